@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pykka import ActorDeadError
 
+from actors._core.interruption import failed_itself
 from actors._core.log_safely import log_safely
 from actors._errors import MailboxFull
 
@@ -171,7 +172,9 @@ class EventStream:
         for listener in tuple(self._subscribers.get(type(event), ())):
             try:
                 listener(event)
-            except Exception as error:
+            except BaseException as error:
+                if not failed_itself(error):
+                    continue
                 if not isinstance(error, ActorDeadError):
                     log_safely(logger.exception, "the event subscriber %r failed and is removed", listener)
                 self._remove(listener)

@@ -13,6 +13,7 @@ from pykka import ActorDeadError
 
 from actors._actor import Actor
 from actors._core.crash_reports import report
+from actors._core.interruption import as_failure
 from actors._core.lifecycle import spawn_child
 from actors._dispatch import handles
 from actors._errors import Escalated
@@ -208,7 +209,8 @@ class Pool(Actor):
             return
         try:
             self._places[place] = self._spawn_worker(place)
-        except Exception as error:  # a constructor's: as at a restart of a worker
+        except BaseException as failure:  # a constructor's: as at a restart of a worker
+            error = as_failure(self._cell, failure)
             report(self._cell, error, "restart")
             self._replace_after(error, place, f"{self.path}/{self._worker.__name__}-{place}")
             return

@@ -27,6 +27,7 @@ import ray.exceptions
 from pykka import ActorDeadError, Timeout
 
 from actors._actor import Actor
+from actors._core.interruption import failed_itself
 from actors._core.log_safely import log_safely
 from actors._errors import MailboxFull, NoAnswer
 from actors._future import Future
@@ -319,7 +320,11 @@ class RayTransport(Transport):
             while len(self._ended) > MAX_ENDED:
                 del self._ended[next(iter(self._ended))]
         for on_end in tuple(self._listeners.pop(address, {}).values()):
-            on_end(error)
+            try:
+                on_end(error)
+            except BaseException as failure:  # the others hear all the same
+                if failed_itself(failure):
+                    log_safely(logger.exception, "%r, which watches %s, failed", on_end, address)
 
     async def stop(self, ref: RemoteRef, timeout: float = 60.0) -> bool:
         """Stop an actor after its last hook; kill its worker after ``timeout`` seconds.

@@ -128,7 +128,7 @@ def _task_done(
     if cancelled is not None and isinstance(error, asyncio.CancelledError):
         try:
             cancelled(error)
-        except (Exception, asyncio.CancelledError) as failure:
+        except BaseException as failure:
             cell.fail(as_failure(cell, failure), "task")
     elif error is not None:
         cell.fail(as_failure(cell, error), "task")

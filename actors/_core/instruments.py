@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
+from actors._core.interruption import failed_itself
 from actors._core.log_safely import log_safely
 
 if TYPE_CHECKING:
@@ -110,8 +111,8 @@ class Hooks:
             try:
                 if not admit(cell, envelope, lane):
                     return False
-            except Exception:
-                self._failed(instrument)
+            except BaseException as error:
+                self._failed(instrument, error)
         return True
 
     def began(self, cell: Cell, envelope: Envelope) -> Injected | None:
@@ -122,8 +123,8 @@ class Hooks:
                 begin(cell, envelope)
             except Injected as fault:
                 injected = fault
-            except Exception:
-                self._failed(instrument)
+            except BaseException as error:
+                self._failed(instrument, error)
         return injected
 
     def ended(
@@ -133,17 +134,19 @@ class Hooks:
         for instrument, end in self._end:
             try:
                 end(cell, envelope, began, ended, error)
-            except Exception:
-                self._failed(instrument)
+            except BaseException as failure:
+                self._failed(instrument, failure)
 
     def on_asked(self, cell: Cell, reply: Future[Any]) -> None:
         """Call ``asked`` of all instruments."""
         for instrument, asked in self.asked:
             try:
                 asked(cell, reply)
-            except Exception:
-                self._failed(instrument)
+            except BaseException as error:
+                self._failed(instrument, error)
 
-    def _failed(self, instrument: Instrument) -> None:
+    def _failed(self, instrument: Instrument, error: BaseException) -> None:
+        if not failed_itself(error):
+            return
         log_safely(logger.exception, "the instrument %r failed and is removed", instrument)
         self.remove(instrument)

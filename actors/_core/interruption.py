@@ -3,6 +3,8 @@
 ``CancelledError`` and ``KeyboardInterrupt`` are no ``Exception``: an asker that got one as its reply would be
 cancelled or interrupted itself, and pykka stops all actors for one. So both become :class:`Interrupted`. The
 interrupt, which was meant for the program, leaves the loop as well.
+
+The same holds for code of others that the runtime calls for itself: see :func:`failed_itself`.
 """
 
 from __future__ import annotations
@@ -41,6 +43,28 @@ def interrupted(cell: Cell, error: BaseException) -> Interrupted:
     made = Interrupted(f"{cell.label} was {what}")
     made.__cause__ = error
     return made
+
+
+def failed_itself(error: BaseException) -> bool:
+    """Tell whether code of others (a subscriber, an instrument, a filter of the log) has failed by itself.
+
+    It has, whatever it has raised, also ``CancelledError``, ``GeneratorExit`` and ``SystemExit``: none of them may go on into
+    the runtime, in whose middle it was called. Only Ctrl-C is the program's: it leaves the loop in its next turn, and
+    what it has hit is not to blame.
+
+    Args:
+        error: what the called code has raised.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C, where no loop runs.
+    """
+    if not isinstance(error, KeyboardInterrupt) or threading.current_thread() is not threading.main_thread():
+        return True
+    loop = asyncio._get_running_loop()
+    if loop is None:
+        raise error
+    loop.call_soon(_raise, error)
+    return False
 
 
 def _raise(error: BaseException) -> None:

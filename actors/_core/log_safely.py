@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import logging
 from collections.abc import Callable
 from typing import Any
+
+from actors._core.interruption import failed_itself
 
 logger = logging.getLogger("actors")
 
@@ -23,8 +24,12 @@ def log_safely(log: Callable[..., object], *args: Any, **options: Any) -> None:
     """
     try:
         log(*args, stacklevel=2, **options)
-    except Exception as error:
-        with contextlib.suppress(Exception):  # whatever has raised may see this line, too
+    except BaseException as error:
+        if not failed_itself(error):
+            return
+        try:
             logger.error(
                 f"a line cannot be logged: {error!r}"
             )  # without arguments: a filter may choke on those
+        except BaseException as again:  # whatever has raised may see this line, too
+            failed_itself(again)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from actors._core.interruption import failed_itself
 from actors._core.lifecycle import NO_CHILDREN
 from actors._errors import ActorError
 
@@ -40,8 +41,17 @@ def without_traceback(error: BaseException) -> BaseException:
         made = type(error).__new__(type(error), *error.args)
         made.args = error.args
         vars(made).update(vars(error))
-    except Exception:  # an exception with a constructor of its own
-        made = ActorError(f"{type(error).__name__}: {error}")
+    except BaseException as failure:  # an exception with a constructor of its own
+        failed_itself(failure)
+        made = ActorError(_words(error))
     if error.__cause__ is not None and error.__cause__ is not error:
         made.__cause__ = without_traceback(error.__cause__)
     return made
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except BaseException as failure:  # its text is code of others, too
+        failed_itself(failure)
+        return type(error).__name__

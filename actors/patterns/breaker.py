@@ -12,6 +12,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, TypeVar
 
+from actors._core.interruption import failed_itself
 from actors._core.log_safely import log_safely
 from actors._errors import ActorError
 from actors._policy import Backoff
@@ -160,5 +161,6 @@ class CircuitBreaker:
             return
         try:
             self._on_change(state)
-        except Exception:  # the calls that it guards must not suffer
-            log_safely(_logger.exception, "on_change(%r) of a circuit breaker failed", state)
+        except BaseException as error:  # the calls that it guards must not suffer
+            if failed_itself(error):
+                log_safely(_logger.exception, "on_change(%r) of a circuit breaker failed", state)

@@ -10,7 +10,10 @@ from actors._errors import ActorError
 
 
 class BadPayload(ActorError):
-    """A message or reply that the codec cannot write or read, or that is too large for the transport."""
+    """A message or reply that the codec cannot write or read, or that is too large for the transport.
+
+    An object's own code may raise anything then, also ``SystemExit``, which must not end the reader of the stream.
+    """
 
 
 class Codec(Protocol):
@@ -30,14 +33,18 @@ class PickleCodec:
         """See :class:`Codec`."""
         try:
             return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise BadPayload(f"{type(value).__name__} cannot be pickled: {error}") from error
 
     def decode(self, data: bytes) -> Any:
         """See :class:`Codec`."""
         try:
             return pickle.loads(data)  # noqa: S301 - what the class is for
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise BadPayload(f"{len(data)} bytes cannot be unpickled: {error}") from error
 
 
@@ -75,7 +82,9 @@ class TypedCodec:
             name = ""
         try:
             return self._msgspec.msgpack.encode([name, value])
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise BadPayload(f"{type(value).__name__} cannot be encoded: {error}") from error
 
     def decode(self, data: bytes) -> Any:
@@ -87,5 +96,7 @@ class TypedCodec:
             if name not in self._types:
                 raise ValueError(f"{name} is none of the codec's types")
             return self._msgspec.convert(value, self._types[name])
-        except Exception as error:
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
             raise BadPayload(f"{len(data)} bytes cannot be decoded: {error}") from error

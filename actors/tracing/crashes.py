@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from actors._core.interruption import failed_itself
 from actors._events import ActorFailed
 from actors.tracing._switch import Switch
 from actors.tracing.protocol import MAX_STACK, Redact, plain, text, type_name
@@ -89,7 +90,8 @@ class Crashes(Switch):
     def _details(self, event: ActorFailed) -> dict[str, Any]:
         try:
             shown = plain(self.redact(event.error))
-        except Exception as error:  # a failing redact function must not lose the report
+        except BaseException as error:  # a failing redact function must not lose the report
+            failed_itself(error)
             shown = f"redact failed: {type_name(error)}"
         return {
             "error": type_name(event.error),

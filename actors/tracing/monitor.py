@@ -14,6 +14,7 @@ import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from actors._core.interruption import failed_itself
 from actors._errors import ActorError
 from actors._events import Event
 from actors.tracing import protocol
@@ -229,7 +230,8 @@ class Monitor:
     def _shown(self, event: Event) -> dict[str, Any]:
         try:
             return protocol.event(event, self.redact)
-        except Exception as error:  # a failing redact function must not end the stream
+        except BaseException as error:  # a failing redact function must not end the stream
+            failed_itself(error)
             return {"type": type(event).__name__, "redact_failed": type(error).__name__}
 
     def _send_details(self, watcher: Watcher, now: int, packed: dict[str, bytes]) -> None:

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 from pykka.messages import ProxyCall, ProxyGetAttr, ProxySetAttr
 
 from actors._core.instruments import Instrument
+from actors._core.interruption import failed_itself
 from actors._core.log_safely import log_safely
 from actors._core.timers import TimerFired
 from actors._trace import TraceContext
@@ -289,9 +290,10 @@ class Tracer(Instrument):
         for listener in tuple(self._listeners):
             try:
                 listener(trace)
-            except Exception:
-                log_safely(logger.exception, "the trace listener %r failed and is removed", listener)
-                self._forget(listener)
+            except BaseException as error:
+                if failed_itself(error):
+                    log_safely(logger.exception, "the trace listener %r failed and is removed", listener)
+                    self._forget(listener)
 
 
 __all__ = ["Span", "Trace", "Tracer", "message_name"]

@@ -418,11 +418,12 @@ class Fragile(Worker):
 
 
 @virtual_time
-async def test_a_replacement_whose_constructor_fails_is_tried_again() -> None:
+@pytest.mark.parametrize("error", [OSError("no such host"), SystemExit(3), asyncio.CancelledError()])
+async def test_a_replacement_whose_constructor_fails_is_tried_again(error: BaseException) -> None:
     failures: list[BaseException] = []
     async with ActorSystem() as system:
         router = system.spawn_pool(Fragile, failures, size=2, supervision=QUICK, name="p")
-        failures += [OSError("no such host")] * 3
+        failures += [error] * 3
         router.tell("stop yourself")
         await until(lambda: len(router) == 2 and not failures)
         assert router.statistics().replaced == 1

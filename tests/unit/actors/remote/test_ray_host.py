@@ -111,3 +111,18 @@ async def test_an_exit_out_of_the_constructor_is_the_actors_and_an_interrupt_the
         value, found = await host.handle("", None, True, 20.0)
         assert value is None and type(error).__name__ in (type(found).__name__, getattr(found, "kind", ""))
     await host.stop()
+
+
+async def test_a_watch_that_fails_keeps_the_end_from_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: Any) -> None:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(actors_ray.ray, "kill", lambda *_, **__: None)
+    transport = actors_ray.RayTransport()
+    transport._handles["Quits-1"] = SimpleNamespace()
+    heard: list[Any] = []
+    ref = RemoteRef(transport, "Quits-1")
+    ref.watch(fails)
+    ref.watch(heard.append)
+    transport._forget("Quits-1", None)
+    assert heard == [None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -46,6 +47,25 @@ class Order:
 @dataclass(frozen=True)
 class Other:
     pass
+
+
+class ExitsWhenPickled:
+    def __reduce__(self) -> Any:
+        raise SystemExit(3)
+
+
+class ExitsWhenLoaded:
+    def __reduce__(self) -> Any:
+        return sys.exit, (3,)
+
+
+@dataclass(frozen=True)
+class ExitsWhenMade:
+    number: int
+
+    def __post_init__(self) -> None:
+        if self.number:
+            sys.exit(3)
 
 
 class Memory(Transport):
@@ -138,6 +158,17 @@ def test_every_ask_has_a_limit() -> None:
 def test_codecs_return_what_was_sent(make: Callable[[], Codec], value: Any) -> None:
     codec = make()
     assert codec.decode(codec.encode(value)) == value
+
+
+def test_an_exit_in_the_code_of_what_is_sent_fails_its_message_alone() -> None:
+    pickled, typed = PickleCodec(), TypedCodec(ExitsWhenMade)
+    with pytest.raises(BadPayload, match="ExitsWhenPickled cannot be pickled"):
+        pickled.encode(ExitsWhenPickled())
+    with pytest.raises(BadPayload, match="cannot be unpickled"):
+        pickled.decode(pickle.dumps(ExitsWhenLoaded()))
+    data = typed.encode(ExitsWhenMade(0))
+    with pytest.raises(BadPayload, match="cannot be decoded"):
+        typed.decode(data.replace(b"\x00", b"\x01"))
 
 
 def test_what_a_codec_cannot_write_or_read_is_named() -> None:
