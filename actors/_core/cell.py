@@ -37,7 +37,7 @@ from actors._core import actions, following, supervision, termination
 from actors._core.accounting import account, begin_recent, count_long, report_slow
 from actors._core.begun import begun, task_of
 from actors._core.context import bare, current, handle, of_spawner
-from actors._core.interruption import as_failure, interrupted
+from actors._core.interruption import as_failure, failed_itself, interrupted
 from actors._core.lifecycle import NEW, NO_CHILDREN, RUNNING, StopFlag, pykka_logger
 from actors._core.log_safely import log_safely
 from actors._core.loops import runs_here
@@ -364,15 +364,18 @@ class Cell:
         """Handle the messages that wait, for one turn; called by the system's ``turns``."""
         if self.task is not None or self.state is not RUNNING:
             return  # the end of the task, or the start of the next life, wakes the cell again
+        handler = None
         try:
             handler = self.work(THROUGHPUT)
+            if handler is not None:
+                following.begin(self, handler)
+            else:
+                self.go_on()
         except BaseException as error:  # Ctrl-C between two handlers; or a defect of the runtime
-            self.broken_off(error)
+            if self.task is None:  # else the task answers for it
+                self.handler = handler
+                self.broken_off(error)
             raise
-        if handler is not None:
-            following.begin(self, handler)
-        else:
-            self.go_on()
 
     def step(self) -> bool:
         """Handle one message, for a dispatcher; tell whether another one can be handled at once."""
@@ -425,8 +428,9 @@ class Cell:
             receive = self.receive or self.actor.on_receive
             try:
                 runtimes_own = kind in SPECIAL
-            except Exception:  # a class whose metaclass cannot be hashed
+            except BaseException as failure:  # a class whose metaclass cannot be hashed
                 runtimes_own = False
+                failed_itself(failure)
             if runtimes_own:
                 special = handle_special(self, envelope)
                 if special is None:
@@ -492,6 +496,8 @@ class Cell:
             self.handler_failed(envelope, error)
         if self.task is None and self.state is RUNNING:
             self.wake()
+            if self.mailbox.lost_stop():
+                self.request_stop()
 
     def handler_failed(self, envelope: Envelope, error: BaseException) -> None:
         """Tell the asker, or let supervision decide, about a handler's failure.
@@ -533,9 +539,7 @@ async def _outcome(hook: Coroutine[Any, Any, Any]) -> BaseException | None:
     try:
         await begun()
         await hook
-    except GeneratorExit:
-        hook.close()  # the loop is gone
-        raise
-    except BaseException as error:
+    except BaseException as error:  # GeneratorExit, too: the hook's own, or the loop is gone
+        hook.close()
         return error
     return None

@@ -49,8 +49,14 @@ async def _follow(cell: Cell, handler: CoroutineType[Any, Any, Any]) -> None:
     except asyncio.CancelledError as failure:
         error = failure
         handler.close()
-    task = cast("asyncio.Task[None]", cell.task)
-    standby = _standby(cell, task) if await _take_turn(cell, task, handler, error) else None
+    task = cell.task
+    if task is None:
+        return  # this life has ended; or Ctrl-C came before the task stood here, and the message is answered for
+    try:
+        standby = _standby(cell, task) if await _take_turn(cell, task, handler, error) else None
+    except BaseException as failure:
+        _broken_off(cell, task, failure)
+        raise
     if standby is None:
         return
     del handler, error
@@ -59,6 +65,7 @@ async def _follow(cell: Cell, handler: CoroutineType[Any, Any, Any]) -> None:
             try:
                 stays = await _take_turn(cell, task, following, None, standby)
             except BaseException as failure:  # not the handler's
+                _broken_off(cell, task, failure)
                 if not standby.driven:
                     raise
                 standby.failure, stays = failure, False
@@ -70,6 +77,17 @@ async def _follow(cell: Cell, handler: CoroutineType[Any, Any, Any]) -> None:
             standby.ends = True
     finally:
         cell.system.turns.standbys -= 1
+
+
+def _broken_off(cell: Cell, task: asyncio.Task[None], failure: BaseException) -> None:
+    """Answer for the message at hand: Ctrl-C has come between two handlers, or the runtime has a defect."""
+    if isinstance(failure, GeneratorExit):
+        return  # the loop is gone
+    if cell.task is task:
+        cell.task = None
+        cell.broken_off(failure)
+    elif cell.task is None and cell.state is RUNNING:
+        cell.wake()  # it was about to look for the next message
 
 
 def _standby(cell: Cell, task: asyncio.Task[None]) -> Standby | None:
@@ -104,40 +122,34 @@ async def _take_turn(
     """
     turns = cell.system.turns
     number, until = turns.number, cell.clock() + cell.turn_ns
-    try:
-        while cell.task is task:
-            if error is None:
-                try:
-                    result = await (handler if cell.carried is None else within(cell.carried, handler))
-                except BaseException as failure:
-                    if isinstance(failure, GeneratorExit) and not cell.loop.is_running():
-                        raise  # the loop is gone
-                    error = failure
-            if cell.task is not task:
-                return False  # this life has ended: the cell's state is the next life's
-            envelope = cast("Envelope", cell.envelope)
-            if error is None:
-                if cell.reply is not None:
-                    cell.reply.try_set(result)
-            elif cell.state is not RUNNING and isinstance(error, asyncio.CancelledError):
-                cell.cut_off()  # its actor stops, and has waited long enough
-                return False
-            cell.handler = None
-            account(cell, envelope, cell.began, error)
-            if error is not None:
-                cell.handler_failed(envelope, error)
-            if task.cancelling():
-                break  # whoever cancels all tasks waits for their end: go on in another one
-            following = cell.work(cell.left, until) if cell.system.dispatcher is None else None
-            if following is None:
-                break
-            handler, error = following, None
-            cell.handler = handler
-    except BaseException as failure:  # Ctrl-C between two handlers; or a defect of the runtime
-        if cell.task is task and not isinstance(failure, GeneratorExit):
-            cell.task = None
-            cell.broken_off(failure)
-        raise
+    while cell.task is task:
+        if error is None:
+            try:
+                result = await (handler if cell.carried is None else within(cell.carried, handler))
+            except BaseException as failure:
+                if isinstance(failure, GeneratorExit) and not cell.loop.is_running():
+                    raise  # the loop is gone
+                error = failure
+        if cell.task is not task:
+            return False  # this life has ended: the cell's state is the next life's
+        envelope = cast("Envelope", cell.envelope)
+        if error is None:
+            if cell.reply is not None:
+                cell.reply.try_set(result)
+        elif cell.state is not RUNNING and isinstance(error, asyncio.CancelledError):
+            cell.cut_off()  # its actor stops, and has waited long enough
+            return False
+        cell.handler = None
+        account(cell, envelope, cell.began, error)
+        if error is not None:
+            cell.handler_failed(envelope, error)
+        if task.cancelling():
+            break  # whoever cancels all tasks waits for their end: go on in another one
+        following = cell.work(cell.left, until) if cell.system.dispatcher is None else None
+        if following is None:
+            break
+        handler, error = following, None
+        cell.handler = handler
     # A turn in which a handler has waited, or that is part of an actor's own, is not one of a task.
     if turns.number == number and (standby is None or not standby.driven):
         turns.took(cell.began - until + cell.turn_ns)

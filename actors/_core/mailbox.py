@@ -390,6 +390,11 @@ class Mailbox:
         self.rouse()
         return True
 
+    def lost_stop(self) -> bool:
+        """Whether the request to stop was taken, and whoever took it has not begun with the stop: Ctrl-C came in between."""
+        lined_up = (envelope for envelope, _ in tuple(self.waiting or ()))
+        return self.stop_asked and not any(type(each[0]) is ActorStop for each in (*self, *lined_up))
+
     # -- overflow -------------------------------------------------------------------------------
 
     def full(self, bound: int | None = None) -> MailboxFull:

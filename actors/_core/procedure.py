@@ -6,6 +6,9 @@ actor whose stop is cancelled would be stopping for ever. Nobody can cancel a pr
 coroutines (handlers, hooks) run in tasks, as any code on asyncio expects; a cancellation hits only these.
 
 In a procedure there is no current task, so ``asyncio.timeout`` does not work; ``asyncio.wait`` does.
+
+A signal handler may raise Ctrl-C between any two bytecodes, also in a procedure. What the procedure had still to do is
+done by another one then (see :func:`termination.break_off`): its actors would be stopping for ever.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import inspect
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 
@@ -24,30 +27,41 @@ class Procedure:
         coroutine: what to run.
         loop: the loop to run on.
         context: the context to run in.
+        broken: called with what the coroutine has raised: Ctrl-C, or a defect of the runtime.
     """
 
-    __slots__ = ("_context", "_coroutine", "_loop")
+    __slots__ = ("_broken", "_context", "_coroutine", "_loop", "_over")
 
     def __init__(
         self,
         coroutine: Coroutine[Any, Any, None],
         loop: asyncio.AbstractEventLoop,
         context: contextvars.Context,
+        broken: Callable[[BaseException], None],
     ) -> None:
-        self._coroutine, self._loop, self._context = coroutine, loop, context
+        self._coroutine, self._loop, self._context, self._broken = coroutine, loop, context, broken
+        self._over = False
         loop.call_soon(self._step, context=context)
 
     def __del__(self) -> None:
-        if inspect.getcoroutinestate(self._coroutine) == inspect.CORO_CREATED:
-            self._coroutine.close()  # the loop was closed before its first step: no warning about that
+        coroutine = getattr(self, "_coroutine", None)  # Ctrl-C may have hit the making of it
+        if coroutine is not None and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+            coroutine.close()  # the loop was closed before its first step: no warning about that
 
     def _step(self, _: Any = None) -> None:
+        if self._over:
+            return
         try:
             waits_for = self._coroutine.send(None)
+            if waits_for is None:  # asyncio.sleep(0)
+                self._loop.call_soon(self._step, context=self._context)
+                return
+            waits_for._asyncio_future_blocking = False  # what a task does to show that it has seen the future
+            waits_for.add_done_callback(self._step, context=self._context)
         except StopIteration:
             return
-        if waits_for is None:  # asyncio.sleep(0)
-            self._loop.call_soon(self._step, context=self._context)
-            return
-        waits_for._asyncio_future_blocking = False  # what a task does to show that it has seen the future
-        waits_for.add_done_callback(self._step, context=self._context)
+        except BaseException as error:
+            self._over = True  # it may be that the future calls
+            self._coroutine.close()
+            self._broken(error)
+            raise

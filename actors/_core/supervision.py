@@ -8,9 +8,12 @@ done by a procedure: a :class:`Restart`, or :func:`_give_up`.
 from __future__ import annotations
 
 import asyncio
+import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from actors._core.crash_reports import report
+from actors._core.interruption import failed_itself
 from actors._core.lifecycle import (
     NEW,
     RESTARTING,
@@ -23,7 +26,7 @@ from actors._core.lifecycle import (
 )
 from actors._core.log_safely import log_safely
 from actors._core.procedure import Procedure
-from actors._core.termination import bury, depart, end_life
+from actors._core.termination import break_off, bury, depart, end_life
 from actors._errors import Escalated
 from actors._events import ActorRestarting
 from actors._policy import STOP_ON_FAILURE, Directive, RestartHistory, Strategy
@@ -67,14 +70,21 @@ def fail(cell: Cell, error: BaseException, where: str, *, resumable: bool = Fals
         failures = history.count(cell.loop.time(), policy) + 1
     report(cell, error, where, directive.value, failures)
     work: Any
+    broken: Callable[[BaseException], None]
     if directive is Directive.RESTART:
         pause = policy.backoff.delay(history.in_a_row, cell.system.rng)
-        work = Restart(cell, error, pause, failures).run()
+        restart = Restart(cell, error, pause, failures)
+        work, broken = restart.run(), restart.break_off
     else:
         handler = suspend(cell, STOPPING)
         cell.error = error  # who waits for the start, or asks, from now on hears why
         work = _give_up(cell, handler, error, failures, escalate=directive is Directive.ESCALATE)
-    Procedure(work, cell.loop, cell.context)
+        broken = functools.partial(break_off, cell, "on_failure")
+    try:
+        Procedure(work, cell.loop, cell.context, broken)
+    except KeyboardInterrupt as interrupt:
+        broken(interrupt)
+        raise
 
 
 def _is_being_made(cell: Cell) -> bool:
@@ -98,8 +108,9 @@ def _decide(cell: Cell, error: BaseException) -> Directive:
         if not isinstance(directive, Directive):
             raise TypeError(f"decide() answered {directive!r}")
         return directive
-    except (Exception, asyncio.CancelledError, SystemExit) as failure:
-        report(cell, failure, "supervision")
+    except BaseException as failure:
+        if failed_itself(failure):
+            report(cell, failure, "supervision")
         return Directive.ESCALATE
 
 
@@ -226,9 +237,15 @@ class Restart:
             await end_life(cell, ("on_stop", ()))
         else:
             await end_life(cell)
-        del self.ending[cell]
         if cell.state is STOPPING:  # it was asked to stop meanwhile
             bury(cell)
+        del self.ending[cell]
+
+    def break_off(self, error: BaseException) -> None:
+        """End the members that no next life has begun for: Ctrl-C, or a defect, has hit the restart itself."""
+        for each in dict.fromkeys((self._cell, *self._members, *self.ending)):
+            if each in self.ending or (each.state is RESTARTING and each.restart in (self, None)):
+                break_off(each, "restart", error)
 
     def _announce(self) -> None:
         cell, allowed = self._cell, self._cell.supervision.intensity

@@ -7,6 +7,7 @@ others, as in pykka before ``on_stop``: its mailbox is closed and the messages i
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from actors._core.accounting import account
 from actors._core.crash_reports import report
 from actors._core.dead_letters import answer_dead_letter
 from actors._core.death_watch import tell_watchers, unwatch_all
-from actors._core.interruption import as_failure
+from actors._core.interruption import as_failure, interrupted
 from actors._core.lifecycle import NEW, RESTARTING, STOPPED, STOPPING
 from actors._core.procedure import Procedure
 from actors._core.pykka_names import unregister
@@ -40,18 +41,24 @@ def request_stop(cell: Cell) -> None:
         return
     # The thread of a constructor that is under way has entered the context.
     context = cell.context.copy() if cell.state is NEW else cell.context
-    cell.state = STOPPING
-    restart, cell.restart = cell.restart, None
-    if restart is not None and cell in restart.ending:
+    if cell.restart is not None and cell in cell.restart.ending:
+        cell.state, cell.restart = STOPPING, None
         depart(cell)  # the restart ends this life, and then the actor
     elif cell.task or cell.children or cell.tasks or cell.threaded or _has_last_hook(cell):
-        Procedure(_stop(cell), cell.loop, context)
+        # Before the state: who asks again, after Ctrl-C has hit this very line, gets a stop.
+        Procedure(_stop(cell), cell.loop, context, functools.partial(break_off, cell, "on_stop"))
+        cell.state, cell.restart = STOPPING, None
     else:
         # Nothing to wait for: stopping 10,000 actors takes half the time.
-        depart(cell)
-        if cell.timer_keys() or cell.watching or cell.owed:
-            _release(cell)
-        bury(cell)
+        cell.state, cell.restart = STOPPING, None
+        try:
+            depart(cell)
+            if cell.timer_keys() or cell.watching or cell.owed:
+                _release(cell)
+            bury(cell)
+        except BaseException as error:
+            break_off(cell, "on_stop", error)
+            raise
 
 
 def miscarry(cell: Cell) -> None:
@@ -87,12 +94,43 @@ async def stop_now(cell: Cell) -> None:
 
 
 async def _stop(cell: Cell) -> None:
+    cell.state, cell.restart = STOPPING, None
     await cell.end_handler(cell.task, cell.system.stop_grace)
     depart(cell)
     if cell.started:
         await end_life(cell, ("on_stop", ()))
     else:
         await end_life(cell)
+    bury(cell)
+
+
+def break_off(cell: Cell, where: str, error: BaseException) -> None:
+    """End an actor whose stop or restart has met Ctrl-C or a defect of the runtime, without the hooks that were to come.
+
+    Args:
+        cell: the actor's.
+        where: what was under way, for the report.
+        error: what has hit it.
+    """
+    actor: Any = cell.actor
+    if cell.state is STOPPED and actor is None:
+        return  # it had come to its end
+    failure = error if isinstance(error, Exception) else interrupted(cell, error)
+    report(cell, failure, where)
+    cell.error = cell.error or failure
+    cell.state, cell.restart = STOPPING, None
+
+    def again(another: BaseException) -> None:
+        if not isinstance(another, Exception):  # a defect would only come again
+            break_off(cell, where, another)
+
+    Procedure(_end_rest(cell), cell.loop, cell.context, again)
+
+
+async def _end_rest(cell: Cell) -> None:
+    depart(cell)
+    await cell.end_handler(cell.task, 0.0)
+    await end_life(cell)
     bury(cell)
 
 
@@ -181,7 +219,7 @@ async def _run_last(cell: Cell, hook: str, args: tuple[Any, ...]) -> None:
     system = cell.system
     await asyncio.wait([ending], timeout=system.hook_timeout)
     if ending.done():
-        failure = asyncio.CancelledError() if ending.cancelled() else ending.result()
+        failure = asyncio.CancelledError() if ending.cancelled() else ending.exception() or ending.result()
         if failure is not None:
             report(cell, as_failure(cell, failure), hook)
         return

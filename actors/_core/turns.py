@@ -205,6 +205,7 @@ class Turns:
         self.pending = False
         self.number += 1
         self._until = NEVER
+        cell: Cell | None = None
         try:
             ready = self.ready
             if len(ready) == 1:  # asks one by one: 300 ns of 8 us less than the loop below
@@ -212,6 +213,10 @@ class Turns:
                 cell.handling_context().run(cell.run)
             elif ready:
                 self._run_all()
+        except KeyboardInterrupt:  # perhaps before the actor has begun: its turn comes again
+            if cell is not None:
+                self.add(cell)
+            raise
         finally:
             self._until = 0
 
@@ -220,6 +225,7 @@ class Turns:
         if self.tasks:
             self._cost = self.spent // self.tasks
             self.spent = self.tasks = 0
+        cell: Cell | None = None
         try:
             # Not those that are woken meanwhile: other callbacks of the loop come first.
             for _ in range(len(ready)):
@@ -229,6 +235,10 @@ class Turns:
                     end -= self._cost
                 if cell.began >= end:
                     break
+        except KeyboardInterrupt:
+            if cell is not None:
+                self.add(cell)
+            raise
         finally:
             if ready and not self.pending:
                 self.pending = True

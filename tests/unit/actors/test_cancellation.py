@@ -17,6 +17,7 @@ from actors import (
     Backoff,
     Interrupted,
     Piped,
+    Strategy,
     Supervision,
     TooManyTasks,
 )
@@ -398,6 +399,38 @@ async def test_piped_work_for_which_there_is_no_room_is_closed(recwarn: pytest.W
     gc.collect()
     assert log[0] == "begins" and "begins" not in log[1:]
     assert not [str(each.message) for each in recwarn if "never awaited" in str(each.message)]
+
+
+@pytest.mark.parametrize("late", [False, True])
+@pytest.mark.parametrize("hook", ["on_stop", "before_restart", "on_failure"])
+@virtual_time
+async def test_a_last_hook_that_ends_with_generator_exit_holds_up_nothing(hook: str, late: bool) -> None:
+    async def ends(*_: Any) -> None:
+        if late:
+            await asyncio.sleep(0)
+        raise GeneratorExit
+
+    def receive(_: Any, message: Any) -> Any:
+        if message == "fail":
+            raise ValueError
+        return message
+
+    failed: list[ActorFailed] = []
+    system = virtual_system()
+    system.events.subscribe(failed.append, ActorFailed)
+    ref = await system.spawn(
+        type("Odd", (Actor,), {hook: ends, "on_receive": receive}),
+        supervision=Supervision(backoff=SOON.backoff, strategy=Strategy.ONE_FOR_ALL),
+    )
+    sibling = await system.spawn(Echo)
+    if hook != "on_stop":
+        ref.tell("fail")
+        assert await ref.ask("here", block=False, timeout=60) == "here"
+    async with asyncio.timeout(60):
+        assert await ref.stop(block=False) is True
+    assert await sibling.ask("here", block=False, timeout=60) == "here"
+    assert [each.where for each in failed if isinstance(each.error, GeneratorExit)] == [hook]
+    assert (await system.stop(60)).clean
 
 
 async def cancel_after(turns: int) -> None:

@@ -3,11 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import logging
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
-from actors import Actor, ActorSystem, Backoff, Interrupted, Supervision
+from actors import (
+    STOP_ON_FAILURE,
+    Actor,
+    ActorDeadError,
+    ActorRef,
+    ActorRestarting,
+    ActorStopped,
+    ActorSystem,
+    Backoff,
+    Instrument,
+    Interrupted,
+    Strategy,
+    Supervision,
+    Terminated,
+)
+from actors._core import following, procedure, stopping, supervision, termination
+from actors._core.cell import Cell
 
 SOON = Supervision(backoff=Backoff(first=0.001, most=0.001, jitter=0.0))
 
@@ -66,3 +85,294 @@ async def test_a_constructors_error_is_the_spawners_whatever_happens_meanwhile()
     async with ActorSystem() as system:
         with pytest.raises(OSError, match="broken"):
             system.spawn(Broken)
+
+
+# -- Ctrl-C that hits code that the runtime calls, or the runtime itself ------------------------------
+
+
+def once(owner: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> list[None]:
+    """Have Ctrl-C hit the first line of a function of the runtime, the first time; the list is empty then."""
+    whole, left = getattr(owner, name), [None]
+
+    def hit(*args: Any, **options: Any) -> Any:
+        if left:
+            left.clear()
+            if name == "Procedure":
+                args[0].close()
+            raise KeyboardInterrupt
+        return whole(*args, **options)
+
+    monkeypatch.setattr(owner, name, hit)
+    return left
+
+
+def interrupted(
+    begin: Callable[[], Coroutine[Any, Any, None]], end: Callable[[], Coroutine[Any, Any, None]]
+) -> None:
+    """Run a program that Ctrl-C ends, and what it does then."""
+    loop = asyncio.new_event_loop()
+
+    async def within_seconds() -> None:
+        async with asyncio.timeout(5):
+            await end()
+
+    try:
+        begun = loop.create_task(begin())
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_forever()
+        assert begun.done()
+        loop.run_until_complete(within_seconds())
+    finally:
+        loop.close()
+
+
+class Told(Actor):
+    """Fails, or echoes."""
+
+    def on_receive(self, message: Any) -> Any:
+        if message == "fail":
+            raise ValueError
+        return message
+
+
+class Hooked(Told):
+    """Notes its last hook."""
+
+    def __init__(self, notes: list[str]) -> None:
+        super().__init__()
+        self.notes = notes
+
+    async def on_stop(self) -> None:  # type: ignore[override]
+        self.notes.append("stop")
+
+
+@pytest.mark.parametrize("where", ["subscriber", "instrument", "filter", "decide"])
+def test_ctrl_c_in_code_that_the_runtime_calls_ends_the_loop_and_nothing_else(where: str) -> None:
+    left, made, logger = [None], [], logging.getLogger("actors")  # type: ignore[var-annotated]
+
+    def hit(*_: Any) -> Any:
+        if left:
+            left.clear()
+            raise KeyboardInterrupt
+        return supervision.Directive.RESTART
+
+    odd = type("Odd", (Instrument,), {"begin": staticmethod(hit)})()
+
+    async def begin() -> None:
+        system = ActorSystem()
+        policy = Supervision(decide=hit, backoff=SOON.backoff) if where == "decide" else SOON
+        made.extend((system, await system.spawn(Told, supervision=policy)))
+        if where == "subscriber":
+            system.events.subscribe(hit, ActorRestarting)
+        elif where == "instrument":
+            system.instrument(odd)
+        elif where == "filter":
+            logger.addFilter(hit)
+        made[1].tell("fail")
+
+    async def end() -> None:
+        system, ref = made
+        if where == "decide":
+            assert isinstance((await system.failure).__cause__, ValueError), "no decision escalates"
+        else:
+            assert await ref.ask("here", block=False) == "here"
+            assert system.events.wants(ActorRestarting) is (where == "subscriber"), "it stays"
+            assert (system.hooks_in_use is not None) is (where == "instrument"), "it stays"
+        assert (await system.stop(30)).clean
+
+    try:
+        interrupted(begin, end)
+    finally:
+        logger.removeFilter(hit)
+
+
+@pytest.mark.parametrize(
+    ("kind", "owner", "name", "answered"),
+    [
+        (Told, Cell, "handling_context", True),
+        (Told, Cell, "go_on", True),
+        (Waiting, Cell, "go_on", True),
+        (Waiting, following, "begin", False),
+        (Waiting, following, "_take_turn", False),
+    ],
+)
+def test_an_actor_hears_after_ctrl_c_between_two_handlers(
+    kind: type[Actor], owner: Any, name: str, answered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+
+    async def begin() -> None:
+        system = ActorSystem()
+        ref = await system.spawn(kind, supervision=SOON)
+        once(owner, name, monkeypatch)
+        made.extend((system, ref, ref.ask("asked", block=False)))
+
+    async def end() -> None:
+        system, ref, asked = made
+        if answered:
+            assert await asked == "asked"
+        else:
+            with pytest.raises(Interrupted):
+                await asked
+        assert await ref.ask("here", block=False) == "here"
+        assert (await system.stop(30)).clean
+
+    interrupted(begin, end)
+
+
+class Watcher(Actor):
+    """Notes the end of another actor."""
+
+    def __init__(self, ref: ActorRef[Any], notes: list[str]) -> None:
+        super().__init__()
+        self.ref, self.notes = ref, notes
+
+    def on_start(self) -> None:
+        self.watch(self.ref)
+
+    def on_receive(self, message: Any) -> None:
+        if isinstance(message, Terminated):
+            self.notes.append("terminated")
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "hooked", "notes"),
+    [
+        (termination, "Procedure", True, ["stop", "terminated"]),
+        (termination, "stop_children", True, ["terminated"]),
+        (termination, "end_life", True, ["terminated"]),
+        (stopping, "settle", True, ["stop", "terminated"]),
+        (stopping, "settle", False, ["terminated"]),
+        (termination, "depart", False, ["terminated"]),
+    ],
+)
+def test_a_stop_that_ctrl_c_hits_comes_to_its_end(
+    owner: Any, name: str, hooked: bool, notes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+    noted: list[str] = []
+    ended: list[ActorStopped] = []
+
+    async def begin() -> None:
+        system = ActorSystem()
+        ref = await (system.spawn(Hooked, noted) if hooked else system.spawn(Told))
+        await system.spawn(Watcher, ref, noted)
+        system.events.subscribe(ended.append, ActorStopped)
+        once(owner, name, monkeypatch)
+        made.extend((system, ref, ref.stop(block=False)))
+
+    async def end() -> None:
+        system, ref, stopped = made
+        assert await stopped is True and not ref.is_alive()
+        while "terminated" not in noted:
+            await asyncio.sleep(0)
+        assert noted == notes and ended[0].path == ref.path
+        assert len(system.children) == 1, "the watcher is there yet"
+        assert (await system.stop(30)).clean
+
+    interrupted(begin, end)
+
+
+@pytest.mark.parametrize("strategy", [Strategy.ONE_FOR_ONE, Strategy.ONE_FOR_ALL])
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [
+        (supervision.Restart, "_announce"),
+        (supervision, "rebirth"),
+        (supervision, "Procedure"),
+        (supervision, "end_life"),
+    ],
+)
+def test_a_restart_that_ctrl_c_hits_becomes_a_stop(
+    strategy: Strategy, owner: Any, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+
+    async def begin() -> None:
+        system = ActorSystem()
+        policy = Supervision(backoff=SOON.backoff, strategy=strategy)
+        made.extend((system, [await system.spawn(Told, supervision=policy) for _ in range(2)]))
+        once(owner, name, monkeypatch)
+        made[1][0].tell("fail")
+
+    async def end() -> None:
+        system, (failed, sibling) = made
+        with pytest.raises(ActorDeadError) as caught:
+            await failed.ask("here", block=False)
+        assert isinstance(caught.value.__cause__, Interrupted)
+        alone = strategy is Strategy.ONE_FOR_ONE or name == "Procedure"  # it was not suspended yet
+        while sibling.is_alive() and not alone:
+            await asyncio.sleep(0)
+        if alone:
+            assert await sibling.ask("here", block=False) == "here"
+        assert (await system.stop(30)).clean
+
+    interrupted(begin, end)
+
+
+def test_an_actor_that_is_given_up_ends_although_ctrl_c_hits_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+
+    async def begin() -> None:
+        system = ActorSystem()
+        made.extend((system, await system.spawn(Told, supervision=STOP_ON_FAILURE)))
+        once(supervision, "depart", monkeypatch)
+        made[1].tell("fail")
+
+    async def end() -> None:
+        system, ref = made
+        with pytest.raises(ActorDeadError) as caught:
+            await ref.ask("here", block=False)
+        assert isinstance(caught.value.__cause__, ValueError), "the failure that has ended it"
+        assert (await system.stop(30)).clean
+
+    interrupted(begin, end)
+
+
+async def test_a_defect_of_the_runtime_in_a_stop_holds_up_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    noticed: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: noticed.append(context["exception"]))
+    whole, left = termination.stop_children, [None]
+
+    async def broken(cell: Any) -> None:
+        if left:
+            left.clear()
+            raise AssertionError("a defect")
+        await whole(cell)
+
+    monkeypatch.setattr(termination, "stop_children", broken)
+    system = ActorSystem()
+    ref = await system.spawn(Hooked, [])
+    async with asyncio.timeout(5):
+        assert await ref.stop(block=False) is True
+        assert (await system.stop(5)).clean
+    assert [str(each) for each in noticed] == ["a defect"]
+
+
+async def test_a_wait_of_a_broken_procedure_continues_nothing() -> None:
+    loop = asyncio.get_running_loop()
+    waits, steps, broken = loop.create_future(), [], []  # type: ignore[var-annotated]
+    loop.set_exception_handler(lambda *_: None)
+
+    class Hit:
+        """Registers the callback, and is interrupted then."""
+
+        _asyncio_future_blocking = True
+
+        def __await__(self) -> Any:
+            yield self
+
+        def add_done_callback(self, *args: Any, **options: Any) -> None:
+            waits.add_done_callback(*args, **options)
+            raise ArithmeticError
+
+    async def work() -> None:
+        await Hit()
+        steps.append("went on")
+
+    procedure.Procedure(work(), loop, contextvars.copy_context(), broken.append)
+    await asyncio.sleep(0)
+    waits.set_result(None)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not steps and [type(each) for each in broken] == [ArithmeticError]

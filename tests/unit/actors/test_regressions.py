@@ -229,6 +229,21 @@ async def test_a_refused_wait_for_room_delivers_nothing() -> None:
     assert seen == ["go", "one"] and len(errors) == 1
 
 
+async def test_a_stop_that_its_own_actor_awaits_is_accepted() -> None:
+    class Leaving(Actor):
+        async def on_receive(self, message: Any) -> str:
+            with pytest.raises(AskCycle):
+                await self.actor_ref.stop(block=False)
+            return "stops"
+
+    async with ActorSystem() as system:
+        ref = await system.spawn(Leaving)
+        assert await ref.ask("leave", block=False) == "stops"
+        async with asyncio.timeout(5):
+            while ref.is_alive():
+                await asyncio.sleep(0)
+
+
 async def test_a_mailbox_capacity_below_one_is_refused() -> None:
     class Roomless(Echo):
         mailbox_capacity = 0
