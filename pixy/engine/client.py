@@ -103,7 +103,7 @@ class ClusterClient:
             headers: record headers; Kafka has them since 0.11.
 
         Returns:
-            Partition and offset; the offset means nothing with ``required_acks: no_response``.
+            Partition and offset; the offset is -1, not known, with ``required_acks: no_response``.
         """
         ref = self._producers.get(topic)
         if ref is not None and not (headers and self._headers_unsupported):
@@ -126,7 +126,7 @@ class ClusterClient:
             records: the failure of one does not affect the others.
 
         Returns:
-            For each record its partition and offset, or its error.
+            For each record its partition and offset as :meth:`produce` returns them, or its error.
         """
         if not records:
             return []

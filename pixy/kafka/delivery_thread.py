@@ -25,7 +25,7 @@ from confluent_kafka import KafkaError as LibraryError, KafkaException, Producer
 
 from pixy.kafka.errors import INCURABLE_CODES, translate
 from pixy.kafka.library_calls import send_one
-from pixy.kafka.producer_messages import Bulk, Landed, Message, Report
+from pixy.kafka.producer_messages import NO_OFFSET, Bulk, Landed, Message, Report
 from pixy.kafka.retired_producers import RetiredProducers
 from pixy.kafka.returned_messages import GateOf, ReturnedMessages
 from pixy.kafka.settings import Settings
@@ -161,7 +161,7 @@ class DeliveryThread:
             return
         if self._stamp:
             token.timestamp = message.timestamp()[1]
-        self._reports.append((token, error, message.partition(), offset))
+        self._reports.append((token, error, message.partition(), NO_OFFSET if offset is None else offset))
 
     def send_again(self, item: Message, error: Any, message: Any, landed: Landed) -> bool:
         """Send a message again, if it landed without an offset or was taken back; see :class:`ReturnedMessages`.

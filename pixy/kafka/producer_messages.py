@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from pixy.wire.types import RecordHeaders
 
@@ -39,7 +39,10 @@ class Outgoing(Message, Protocol):
 
 Report = tuple[Any, Any, int, int]
 """(the outgoing message, confluent-kafka's error or None, partition, offset). Of a :class:`Bulk` all but the
-first are None, -1 and -1."""
+first are None, -1 and -1. The offset is :data:`NO_OFFSET` where none is known."""
+
+NO_OFFSET: Final = -1
+"""The offset of a message that no broker has confirmed, because ``required_acks`` is ``no_response``."""
 
 
 Landed = Callable[[Any, Any], None]
@@ -88,7 +91,8 @@ class Bulk:
 
     Attributes:
         records: what is sent, in order.
-        results: for each record (partition, offset), or confluent-kafka's error; None until it is known.
+        results: for each record (partition, offset or :data:`NO_OFFSET`), or confluent-kafka's error; None until it
+            is known.
         size: bytes of keys, values and headers.
         plain: whether no record has headers or a timestamp.
         sent: how many records, from the front, librdkafka has been offered.
@@ -151,7 +155,7 @@ class Bulk:
         if offset is None and self._again(self.records[at], error, message, partial(self.landed, at)):
             return
         if error is None:
-            self.results[at] = (message.partition(), offset)
+            self.results[at] = (message.partition(), NO_OFFSET if offset is None else offset)
             if self.stamps is not None:
                 self.stamps[at] = message.timestamp()[1]
         else:

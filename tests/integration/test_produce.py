@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 
 import grpc
 import pytest
@@ -126,12 +127,23 @@ async def test_compression_and_required_acks(kafka: Cluster, name: str, compress
     config.proxies["default"].producer.required_acks = acks
     value = b"abcdefgh" * 500
     async with serving(config) as daemon:
-        found = [await daemon.produce(name, value) for _ in range(3)]
-    # Without an acknowledgement no offset is known; the Go original also answers 0.
-    expected = [0] * 3 if acks == "no_response" else [0, 1, 2]
-    assert [offset for _, offset in found] == expected
-    messages = await asyncio.to_thread(read_all, kafka, name, 3)
-    assert [message.value() for message in messages] == [value] * 3
+        found = [await daemon.produce(name, value)]
+        rest = await daemon.post(f"/topics/{name}/messages?sync", value)
+        assert rest.status == 200
+        found.append((rest.json["partition"], rest.json["offset"]))
+        many = await daemon.stub.ProduceMany(pb.ProdManyRq(topic=name, records=[pb.Record(value=value)]))
+        found += [(each.partition, each.offset) for each in many.results]
+        v2 = await daemon.post(
+            f"/topics/{name}",
+            json.dumps({"records": [{"value": base64.b64encode(value).decode()}]}),
+            headers={"Content-Type": "application/vnd.kafka.binary.v2+json"},
+        )
+        found += [(each["partition"], each["offset"]) for each in v2.json["offsets"]]
+    # Without an acknowledgement no offset is known.
+    expected = [-1, -1, -1, None] if acks == "no_response" else [0, 1, 2, 3]
+    assert found == [(0, offset) for offset in expected]
+    messages = await asyncio.to_thread(read_all, kafka, name, 4)
+    assert [message.value() for message in messages] == [value] * 4
 
 
 async def test_the_size_check(kafka: Cluster, name: str) -> None:

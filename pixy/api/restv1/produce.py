@@ -20,6 +20,7 @@ from pixy.api.restv1.routes import Route, Routes
 from pixy.engine.produce import pending_records as engine
 from pixy.engine.produce.pending_records import Written
 from pixy.errors import InvalidParameter, KafkaError, PixyError, UnknownPartition, UnknownTopic
+from pixy.kafka.producer_messages import NO_OFFSET
 from pixy.kafka.record_headers import checked_headers
 
 _PartitionNumber = Annotated[int, Meta(ge=0, le=2**31 - 1)]
@@ -179,7 +180,7 @@ def _set_partition(records: list[Record], partition: int) -> None:
 async def _answer(call: Call, written: Sequence[Written]) -> web.StreamResponse:
     failed = [each for each in written if isinstance(each, PixyError)]
     if not failed:
-        entries = [_Entry(partition, offset) for partition, offset in written]  # type: ignore[misc]
+        entries = [_entry(*each) for each in written]  # type: ignore[misc]
         return await call.answer(_encode(_Answer(entries)))
     if len(failed) == len(written):
         whole = _failure_of_all(failed)
@@ -188,12 +189,16 @@ async def _answer(call: Call, written: Sequence[Written]) -> web.StreamResponse:
     entries = [
         _Entry(error_code=_code(call, each), error=_text(each))
         if isinstance(each, PixyError)
-        else _Entry(*each)
+        else _entry(*each)
         for each in written
     ]
     kinds = [errors.kind_of(error) for error in failed]
     status = next((kind.status for kind in kinds if kind.status in (401, 403)), 200)
     return await call.answer(_encode(_Answer(entries)), status)
+
+
+def _entry(partition: int, offset: int) -> _Entry:
+    return _Entry(partition, None if offset == NO_OFFSET else offset)
 
 
 def _failure_of_all(failed: Sequence[PixyError]) -> PixyError | None:

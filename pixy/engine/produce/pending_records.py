@@ -37,7 +37,9 @@ class Record(Message, Protocol):
 
 
 Written = tuple[int, int] | PixyError
-"""(partition, offset), or why a record could not be written."""
+"""(partition, offset), or why a record could not be written. The offset is ``NO_OFFSET`` (-1) with
+``required_acks: no_response``.
+"""
 
 
 class Single(Protocol):

@@ -20,6 +20,7 @@ from pixy.kafka.producer_messages import Bulk
 from pixy.kafka.sandbox import Sandbox
 from pixy.kafka.topics import Topics
 from tests.support import eventually
+from tests.unit.engine.produce.test_topic_producer import Rec
 from tests.unit.kafka.fatal_errors import OUT_OF_ORDER, make_fatal, refuse_produce, refuse_producer_ids
 from tests.unit.kafka.test_producer import conf as unserved
 
@@ -138,12 +139,12 @@ class Library:
         self.dead = True
         raise KafkaException(error or KafkaError(OUT_OF_ORDER, "on purpose", fatal=True))
 
-    def land(self) -> None:
-        """Deliver all messages."""
+    def land(self, *, confirmed: bool = True) -> None:
+        """Deliver all messages; without an offset if no broker confirms them."""
         offset = 0
         while self.queue:
             _, partition, report = self.queue.popleft()
-            report(None, Reported(max(partition, 0), offset))
+            report(None, Reported(max(partition, 0), offset if confirmed else None))
             offset += 1
 
 
@@ -212,6 +213,20 @@ async def test_a_fatal_error_replaces_the_producer_and_all_messages_are_sent_aga
     assert sorted(bench.heard()) == [(value, None) for value in (b"a", b"b", b"c", b"d", b"e", b"z")]
     assert [value for value in new.values if value != b"z"] == [b"a", b"b", b"c", b"d", b"e"]
     assert bench.failed == [] and await bench.client.close(1.0) == 0
+
+
+async def test_a_message_that_no_broker_confirms_has_no_offset(library: type[Library]) -> None:
+    """With ``required_acks: no_response``. The callers of both APIs get -1, and not an error or 0."""
+    bench = Bench({**unserved(), "acks": 0, "enable.idempotence": False})
+    bulk = Bulk([Rec(), Rec()], 2, True, bench.client.bulk_landed, bench.client.send_again)
+    bench.send(b"a", partition=1)
+    assert bench.client.send_bulk("t", bulk, [0, 0])
+    [made] = library.made
+    made.steps.append(lambda: made.land(confirmed=False))
+    await bench.until(lambda: len(bench.reports) == 2)
+    assert sorted(report[2:] for report in bench.reports) == [(-1, -1), (1, -1)], "that of the bulk, and the message's"
+    assert bulk.results == [(0, -1), (0, -1)]
+    assert await bench.client.close(1.0) == 0
 
 
 async def test_one_message_goes_ahead_to_each_partition_and_new_ones_wait_behind_those_sent_again(
