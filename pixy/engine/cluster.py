@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -67,12 +67,11 @@ from pixy.kafka.producer import ProducerClient
 from pixy.kafka.producer_messages import Report
 from pixy.kafka.record_headers import HeaderReader
 from pixy.membership import Event, Session
-from pixy.membership.instances import EarlierPosition, InstanceEvent, InstanceSession
+from pixy.membership.instances import Earlier, InstanceEvent, InstanceSession
 from pixy.membership.kafka.instance import KafkaInstance
 from pixy.membership.kafka.session import KafkaSession
 from pixy.membership.zookeeper.interfaces import Outlook
 from pixy.membership.zookeeper.layout import check_name
-from pixy.wire.types import TopicPartition
 
 if TYPE_CHECKING:
     from pixy.membership.zookeeper.groups import ZooKeeperGroups
@@ -431,7 +430,7 @@ def _open_instance(
     group: str,
     name: str,
     spec: InstanceSpec,
-    resume: Mapping[TopicPartition, EarlierPosition],
+    earlier: Earlier,
     post: Callable[[InstanceEvent], None],
 ) -> InstanceSession:
-    return KafkaInstance(proxy, group, name, spec.reset, spec.isolation, spec.auto_commit, resume, post)
+    return KafkaInstance(proxy, group, name, spec.reset, spec.isolation, spec.auto_commit, earlier, post)

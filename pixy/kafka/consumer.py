@@ -23,6 +23,7 @@ from pixy.wire.client import Member
 from pixy.wire.types import TopicPartition
 
 _PATIENCE = 5.0
+_LEARN_TIMEOUT = 1.0
 
 PARTITION_END = LibraryError._PARTITION_EOF
 """The code of an event: the end of a partition was reached, at the event's offset."""
@@ -143,6 +144,17 @@ class ConsumerClient:
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Continue fetching."""
         self._consumer.resume([LibraryPartition(*partition) for partition in partitions])
+
+    def learn(self, topics: Iterable[str]) -> None:
+        """Have librdkafka ask for topics now, and so learn of partitions that were added. A failure is logged.
+
+        Not inside a callback: see :meth:`pixy.kafka.instance_consumer.InstanceConsumer.layout`.
+        """
+        for topic in sorted(topics):
+            try:
+                self._consumer.list_topics(topic, timeout=_LEARN_TIMEOUT)
+            except KafkaException as error:
+                logger.info("looking up topic %s failed: %s", topic, error)
 
     def committed(self, partitions: list[TopicPartition], timeout: float) -> dict[TopicPartition, Committed]:
         """The group's committed offsets, after a commit in progress. Raises PixyError.

@@ -6,8 +6,9 @@ waits for some. Between reads, librdkafka's bounded queue holds the records fetc
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pixy.errors import IllegalState, PixyError
@@ -38,6 +39,33 @@ class EarlierPosition:
 
 
 @dataclass(frozen=True, slots=True)
+class MetTopic:
+    """What a session has learned of a topic that it reads.
+
+    Attributes:
+        id: the topic's; None if it is not known. Positions belong to it: a topic with another id was made again.
+        partitions: those with this number and above were added while the instance was there; 0 for a topic that was
+            made again. None if nobody had to know.
+    """
+
+    id: uuid.UUID | None = None
+    partitions: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Earlier:
+    """What an instance knew before it restarted; nothing if it did not.
+
+    Attributes:
+        positions: where its reader stood.
+        topics: what it had learned of those that it reads.
+    """
+
+    positions: Mapping[TopicPartition, EarlierPosition] = field(default_factory=dict)
+    topics: Mapping[str, MetTopic] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Assigned:
     """The group has assigned these partitions (maybe none), each from the given offset on.
 
@@ -48,6 +76,13 @@ class Assigned:
 
     starts: Mapping[TopicPartition, int]
     new: frozenset[TopicPartition] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Met:
+    """What the session knows of its topics by now. Posted before the :class:`Assigned` and :class:`Done` that follow from it."""
+
+    topics: Mapping[str, MetTopic]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +115,14 @@ class Done:
 __all__ = [
     "Assigned",
     "Done",
+    "Earlier",
     "EarlierPosition",
     "Fetched",
     "InstanceEvent",
     "InstanceSession",
     "Lost",
+    "Met",
+    "MetTopic",
     "Refused",
     "Revoked",
     "SessionFailed",
@@ -97,7 +135,7 @@ def not_assigned(partition: TopicPartition) -> IllegalState:
     return IllegalState(f"No current assignment for partition {partition[0]}-{partition[1]}")
 
 
-InstanceEvent = Assigned | Revoked | Lost | Fetched | Refused | Done | SessionFailed
+InstanceEvent = Assigned | Revoked | Lost | Met | Fetched | Refused | Done | SessionFailed
 
 
 class InstanceSession(Protocol):

@@ -58,7 +58,7 @@ from pixy.engine.instances.offsets import Offsets, OffsetsFound
 from pixy.engine.instances.operations import AssignmentDue, OperationDue, OperationRetry, Operations
 from pixy.engine.instances.reads import Reads, ReadsDue
 from pixy.errors import FormatMismatch, IllegalState, PixyError, ShuttingDown, UnknownInstance
-from pixy.membership.instances import Assigned, Done, Fetched, Lost, Refused, Revoked, SessionFailed
+from pixy.membership.instances import Assigned, Done, Fetched, Lost, Met, Refused, Revoked, SessionFailed
 from pixy.wire.types import TopicPartition
 
 logger = logging.getLogger("pixy.engine")
@@ -228,6 +228,10 @@ class Instance(Actor):
     @handles(Revoked)
     def _revoked(self, event: Revoked) -> None:
         self._assignment.revoked(event)
+
+    @handles(Met)
+    def _met(self, event: Met) -> None:
+        self._assignment.met(event)
 
     @handles(Lost)
     def _lost(self, event: Lost) -> None:

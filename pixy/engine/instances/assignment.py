@@ -15,7 +15,7 @@ from pixy.engine.instances.reads import Reads
 from pixy.engine.instances.topic_patterns import TopicPattern
 from pixy.errors import IllegalState, OtherSubscription, PixyError, UnknownTopic
 from pixy.kafka.errors import AUTH_CODES
-from pixy.membership.instances import Assigned, InstanceSession, Lost, Refused, Revoked
+from pixy.membership.instances import Assigned, InstanceSession, Lost, Met, Refused, Revoked
 from pixy.wire.types import TopicPartition
 
 _LOOK_EVERY = 10.0
@@ -239,6 +239,7 @@ class Assignment:
         self._checking = ""
         context.positions.confirm()
         context.positions.forget_earlier()
+        context.state.met.clear()
         context.state.subscription = self._in_effect = Subscription()
         reads.fail_all(IllegalState("the subscription was deleted"))
         if context.session is None:
@@ -322,6 +323,10 @@ class Assignment:
         self._drop(event.partitions)
         if self._context.session is not None:
             self._context.session.release(event, commits)
+
+    def met(self, event: Met) -> None:
+        """See :class:`pixy.membership.instances.Met`."""
+        self._context.state.met.update(event.topics)
 
     def lost(self, event: Lost) -> None:
         """See :class:`pixy.membership.instances.Lost`."""

@@ -13,16 +13,14 @@ from pixy.engine.instances.positions import Positions
 from pixy.engine.instances.topic_patterns import TopicPattern
 from pixy.errors import IllegalState
 from pixy.kafka.consumer import Commit
-from pixy.membership.instances import EarlierPosition, InstanceEvent, InstanceSession
+from pixy.membership.instances import Earlier, InstanceEvent, InstanceSession, MetTopic
 from pixy.wire.types import TopicPartition
 
 BEGINNING, END = -2, -1
 """Special times of a seek: the oldest record, and the next to be written."""
 
-SessionFactory = Callable[
-    [Mapping[TopicPartition, EarlierPosition], Callable[[InstanceEvent], None]], InstanceSession
-]
-"""Makes a session from the positions at which to resume and a function that takes its events."""
+SessionFactory = Callable[[Earlier, Callable[[InstanceEvent], None]], InstanceSession]
+"""Makes a session from what the instance knew before it restarted and a function that takes its events."""
 
 
 class Catalogue(Protocol):
@@ -64,6 +62,8 @@ class ReaderState:
 
     subscription: Subscription = field(default_factory=Subscription)
     positions: Positions = field(default_factory=Positions)
+    met: dict[str, MetTopic] = field(default_factory=dict)
+    """What sessions have learned of the topics since the subscription began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class Context:
         self.session: InstanceSession | None = None
         self._session_id: object = None
         self._make_session = make_session
-        self._resume: Mapping[TopicPartition, EarlierPosition] = state.positions.begin_again()
+        self._earlier = Earlier(state.positions.begin_again(), dict(state.met))
 
     def now(self) -> float:
         """The loop's time in seconds."""
@@ -129,7 +129,7 @@ class Context:
             def post(event: InstanceEvent) -> None:
                 ref.notify(SessionEvent(session_id, event), urgent=True)
 
-            self.session = self._make_session(self._resume, post)
+            self.session = self._make_session(self._earlier, post)
         return self.session
 
     def is_current(self, message: SessionEvent) -> bool:
@@ -139,7 +139,7 @@ class Context:
     def leave_group(self) -> Coroutine[Any, Any, None]:
         """Give the session up. The coroutine makes the last automatic commit and leaves the group."""
         session, self.session = self.session, None
-        self._session_id, self._resume = None, {}
+        self._session_id, self._earlier = None, Earlier()
         commits = self.positions.confirmed() if self.spec.auto_commit else ()
         return _close(session, commits, self.conf.close_timeout)
 

@@ -33,6 +33,8 @@ class Positions:
         """What the group may have committed, as long as nobody but this reader commits; see :class:`EarlierPosition`."""
         self._earlier: dict[TopicPartition, EarlierPosition] = {}
         """Positions from before a restart, until their partitions are assigned again."""
+        self._unread: dict[TopicPartition, bool] = {}
+        """Those of them at which the reader has read nothing, and whether they are starts that are to be committed."""
         self._epochs: dict[TopicPartition, int] = {}
         self._last_epoch = 0
 
@@ -59,14 +61,18 @@ class Positions:
         """Forget the assignment, because a new session follows.
 
         Returns:
-            The positions that have moved, also before an earlier restart: the new session has to resume there.
+            The positions, also those from before an earlier restart: the new session has to resume there. Those that have not moved,
+            too: where nothing is committed, a later end would leave out what was written meanwhile.
         """
-        for partition in self._moved:
+        for partition, position in self._positions.items():
+            if position < 0:
+                continue  # the oldest record or the end, wherever it is
             # The confirmed position is the session's last commit, of which it is not known whether it has succeeded.
             last = {self._confirmed[partition]} if partition in self._confirmed else set()
-            self._earlier[partition] = EarlierPosition(
-                self._positions[partition], self._expected[partition] | last
-            )
+            self._earlier[partition] = EarlierPosition(position, self._expected[partition] | last)
+            self._unread.pop(partition, None)
+            if partition not in self._moved:
+                self._unread[partition] = partition in self._new
         for state in (
             self._positions,
             self._moved,
@@ -82,6 +88,7 @@ class Positions:
     def forget_earlier(self) -> None:
         """The reader gives up what it consumed: positions from before a restart mean nothing any more."""
         self._earlier.clear()
+        self._unread.clear()
 
     def assign(
         self, starts: Mapping[TopicPartition, int], new: Collection[TopicPartition] = frozenset()
@@ -93,10 +100,13 @@ class Positions:
             new: those whose start is to be committed.
         """
         for partition, start in starts.items():
-            earlier = self._earlier.pop(partition, None)
+            earlier, unread = self._earlier.pop(partition, None), self._unread.pop(partition, None)
             if earlier is not None and earlier.offset == start:
-                self._moved.add(partition)
-                self._unconfirmed.add(partition)
+                if unread is None:
+                    self._moved.add(partition)
+                    self._unconfirmed.add(partition)
+                elif unread:
+                    self._new[partition] = start
                 self._expected[partition] = earlier.committed | {start}
             elif self._positions.get(partition) != start:
                 self._forget(partition)

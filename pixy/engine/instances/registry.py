@@ -6,7 +6,7 @@ import logging
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,16 +35,15 @@ from pixy.errors import (
     TooManyRequests,
     UnknownInstance,
 )
-from pixy.membership.instances import EarlierPosition, InstanceEvent, InstanceSession
-from pixy.wire.types import TopicPartition
+from pixy.membership.instances import Earlier, InstanceEvent, InstanceSession
 
 logger = logging.getLogger("pixy.engine")
 
 OpenSession = Callable[
-    [str, str, InstanceSpec, Mapping[TopicPartition, EarlierPosition], Callable[[InstanceEvent], None]],
+    [str, str, InstanceSpec, Earlier, Callable[[InstanceEvent], None]],
     InstanceSession,
 ]
-"""Makes a session from the group, the instance's name and spec, the positions at which to resume, and a
+"""Makes a session from the group, the instance's name and spec, what it knew before it restarted, and a
 function that takes its events.
 """
 
@@ -211,10 +210,8 @@ class Instances(Actor):
     def _session_of(self, group: str, name: str, spec: InstanceSpec) -> SessionFactory:
         open_session = self._open_session
 
-        def make(
-            resume: Mapping[TopicPartition, EarlierPosition], post: Callable[[InstanceEvent], None]
-        ) -> InstanceSession:
-            return open_session(group, name, spec, resume, post)
+        def make(earlier: Earlier, post: Callable[[InstanceEvent], None]) -> InstanceSession:
+            return open_session(group, name, spec, earlier, post)
 
         return make
 

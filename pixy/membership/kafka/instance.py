@@ -24,10 +24,12 @@ from pixy.kafka.partition_logs import Log
 from pixy.membership.instances import (
     Assigned,
     Done,
-    EarlierPosition,
+    Earlier,
     Fetched,
     InstanceEvent,
     Lost,
+    Met,
+    MetTopic,
     Refused,
     Revoked,
     SessionFailed,
@@ -66,7 +68,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         reset: where a partition without a committed offset begins: ``earliest`` or ``latest``.
         isolation: ``read_committed`` or ``read_uncommitted``.
         commits: whether the instance commits automatically, also the starts in :attr:`Assigned.new`.
-        resume: where the reader stood before the instance restarted.
+        earlier: what the instance knew before it restarted.
         post: called on the loop with each event, in order.
     """
 
@@ -80,11 +82,12 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         reset: str,
         isolation: str,
         commits: bool,
-        resume: Mapping[TopicPartition, EarlierPosition],
+        earlier: Earlier,
         post: Callable[[InstanceEvent], None],
     ) -> None:
         super().__init__(f"instance {name} of group {group}", f"kafka-{name}", post)
-        self._starts = StartOffsets(self._name, oldest=reset == "earliest", commits=commits, resume=resume)
+        self._earlier = earlier
+        self._starts = StartOffsets(self._name, oldest=reset == "earliest", commits=commits, earlier=earlier)
         self._pause_after = proxy.instances.pause_after
         self._wake = threading.Event()
         self._wanted = (0, 0, True)
@@ -187,7 +190,9 @@ class KafkaInstance(MemberThread[InstanceEvent]):
             committed=lambda _error, _parts: None,
         )
         self._lookups = StartLookups(self._settings, self._settings["group.id"])
-        self._topics = InstanceTopics(self._client, self._lookups, self._run_soon, self._begin_anew)
+        self._topics = InstanceTopics(
+            self._client, self._lookups, self._run_soon, self._begin_anew, self._earlier.topics
+        )
         self._late = LateStarts(self._client, self._lookups, self._run_soon, self._begin_late)
 
     def _close(self) -> None:
@@ -335,7 +340,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
     def _assign_only(
         self, partitions: tuple[TopicPartition, ...], keep: dict[TopicPartition, int]
     ) -> dict[TopicPartition, int]:
-        self._topics.added(list(partitions))
+        self._starts.forget(self._topics.added(list(partitions)))
         found = self._starts.of_assignment(self._client, list(partitions), keep)
         starts = found.starts
         self._client.assign_only(found.to_fetch)
@@ -351,6 +356,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._polling = self._joined = True
         self._member = False
         self._looked = time.monotonic()
+        self._post(Met(self._met()))
         return starts
 
     def _seek(self, offsets: dict[TopicPartition, int]) -> None:
@@ -398,6 +404,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         """Begin other topics of the same names at their oldest records, and commit that."""
         partitions = found & self._assigned.keys
         logger.warning("%s: %s: made again; begin at the oldest record", self._name, sorted(partitions))
+        self._starts.made_again(found)
         self._drop(partitions)
         self._post(Lost(tuple(partitions)))
         for partition in partitions:
@@ -407,6 +414,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._assigned.add(partitions)
         self._first_records.expect(partitions)
         self._topics.started(dict.fromkeys(partitions, 0))
+        self._post(Met(self._met()))
         self._post(Assigned(dict.fromkeys(partitions, 0), frozenset(partitions)))
 
     def _begin_late(self, logs: Mapping[TopicPartition, Log]) -> None:
@@ -419,6 +427,10 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._first_records.expect(starts)
         self._topics.started(starts)
         self._post(Assigned(starts, frozenset(starts) if self._member else frozenset()))
+
+    def _met(self) -> dict[str, MetTopic]:
+        ids, known = self._topics.ids, self._starts.known
+        return {topic: MetTopic(ids.get(topic), known.get(topic)) for topic in {*ids, *known}}
 
     # -- callbacks, in the thread -----------------------------------------------------------------
 
@@ -438,6 +450,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
             # librdkafka keeps the pause of a partition that was revoked and comes back.
             self._late.resume(partitions)
         self._joined = True
+        self._post(Met(self._met()))
         self._post(Assigned(starts, frozenset(found.new)))
 
     def _revoke(self, partitions: list[TopicPartition]) -> None:

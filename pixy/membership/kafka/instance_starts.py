@@ -18,7 +18,7 @@ from pixy.kafka.errors import unknown_topic
 from pixy.kafka.instance_consumer import BEGINNING, END, InstanceConsumer
 from pixy.kafka.partition_logs import FirstAttempt
 from pixy.kafka.topics import Topics
-from pixy.membership.instances import EarlierPosition
+from pixy.membership.instances import Earlier, EarlierPosition
 from pixy.wire.connection import Broker
 from pixy.wire.types import TopicPartition
 
@@ -63,19 +63,21 @@ class StartOffsets:
         oldest: whether ``auto.offset.reset`` is ``earliest``.
         commits: whether the instance commits automatically, and the offsets where its partitions begin as well.
             Then a partition without an offset, in a group that has offsets of all those below it, was added.
-        resume: the reader's positions before a restart.
+        earlier: the reader's positions before a restart, and the topics that it read.
     """
 
-    def __init__(
-        self, name: str, *, oldest: bool, commits: bool, resume: Mapping[TopicPartition, EarlierPosition]
-    ) -> None:
+    def __init__(self, name: str, *, oldest: bool, commits: bool, earlier: Earlier) -> None:
         self._name = name
         self._oldest = oldest
         self._commits = commits
-        self._resume = dict(resume)
+        self._resume = dict(earlier.positions)
         self._subscribed: tuple[str, ...] = ()
-        self._known: dict[str, int] = {}
-        """The number of partitions of a topic when the subscription to it began."""
+        self._known = {
+            topic: met.partitions for topic, met in earlier.topics.items() if met.partitions is not None
+        }
+        """The number of partitions of a topic when the subscription to it began, be it before a restart; 0 once the topic
+        was made again: then all of them were added.
+        """
         self._all_known = False
 
     def subscribed(self, topics: tuple[str, ...], added: Iterable[str] = ()) -> None:
@@ -90,6 +92,16 @@ class StartOffsets:
         for topic in added:
             self._known.setdefault(topic, 0)
 
+    @property
+    def known(self) -> Mapping[str, int]:
+        """How many partitions each topic had: those above were added. See :class:`MetTopic`."""
+        return self._known
+
+    def made_again(self, partitions: Iterable[TopicPartition]) -> None:
+        """The topics of these were made again: none of their partitions begins at its end."""
+        for topic, _ in partitions:
+            self._known[topic] = 0
+
     def of_member(
         self, client: InstanceConsumer, partitions: list[TopicPartition], again: set[TopicPartition]
     ) -> Found:
@@ -98,12 +110,15 @@ class StartOffsets:
         Args:
             client: the instance's.
             partitions: newly assigned.
-            again: those whose topic was made again since the instance first read it.
+            again: those whose topic was made again since the instance first read it, or since it restarted: positions from
+                before are another topic's.
 
         Raises:
             PixyError: the coordinator does not tell the committed offsets.
         """
         self._note(client)
+        self.made_again(again)
+        self.forget(again)
         starts = self._committed(client, partitions, self._continued)
         missing = [partition for partition in partitions if partition not in starts]
         added = set(missing) if self._oldest else self._added(client, missing) | again.intersection(missing)
@@ -187,7 +202,7 @@ class StartOffsets:
 
     def _added(self, client: InstanceConsumer, missing: list[TopicPartition]) -> set[TopicPartition]:
         if not self._all_known:
-            return set()
+            missing = [partition for partition in missing if partition[0] in self._known]
         added = {(topic, number) for topic, number in missing if number >= self._known.get(topic, 0)}
         below = {
             (topic, number): [(topic, lower) for lower in range(number)]

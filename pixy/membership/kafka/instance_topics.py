@@ -11,6 +11,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from pixy.errors import PixyError
@@ -20,6 +21,7 @@ from pixy.kafka.group_offsets import GroupOffsets
 from pixy.kafka.instance_consumer import InstanceConsumer, partition_of
 from pixy.kafka.partition_logs import Log
 from pixy.kafka.topics import Topics, differ
+from pixy.membership.instances import MetTopic
 from pixy.membership.kafka.recreated import begin_anew, recreated
 from pixy.membership.kafka.start_lookups import MOST, StartLookups
 from pixy.membership.kafka.unheard import Unheard
@@ -42,6 +44,7 @@ class InstanceTopics:
         lookups: ask in threads of their own, so that reads go on.
         command: takes what other threads want to be run in the session's thread.
         begin_anew: called with assigned partitions whose topic is another one now.
+        earlier: the topics that the instance read before it restarted.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class InstanceTopics:
         lookups: StartLookups,
         command: Callable[[Callable[[], None]], None],
         begin_anew: Callable[[set[TopicPartition]], None],
+        earlier: Mapping[str, MetTopic] = MappingProxyType({}),
     ) -> None:
         self._client = client
         self._lookups = lookups
@@ -57,8 +61,10 @@ class InstanceTopics:
         self._begin_anew = begin_anew
         self._ids: dict[TopicPartition, uuid.UUID | None] = {}
         """Of assigned partitions; None while the coordinator does not know the topic, which need not exist yet."""
-        self._first: dict[str, uuid.UUID] = {}
-        """The id that each topic had when a partition of it was first assigned."""
+        self._first = {topic: met.id for topic, met in earlier.items() if met.id is not None}
+        """The id that each topic had when a partition of it was first assigned, or before the restart."""
+        self._last = dict(self._first)
+        """See :attr:`ids`."""
         self._next: dict[TopicPartition, int] = {}
         """Where the last records ended."""
         self._compare_at = 0.0
@@ -93,6 +99,19 @@ class InstanceTopics:
         self._made_again.update(topic for topic, _ in others)
         return others
 
+    @property
+    def ids(self) -> Mapping[str, uuid.UUID]:
+        """The id that the positions of each topic belong to. Until all partitions of a topic that was made again have begun
+        anew, it is the old one: a restart would rather return records twice than skip some.
+        """
+        found: dict[str, set[uuid.UUID | None]] = {}
+        for (topic, _), each in self._ids.items():
+            found.setdefault(topic, set()).add(each)
+        for topic, ids in found.items():
+            if len(ids) == 1 and (one := ids.pop()) is not None:
+                self._last[topic] = one
+        return self._last
+
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
         """These partitions are assigned no longer."""
         gone = list(partitions)
@@ -125,6 +144,9 @@ class InstanceTopics:
         """
         if not self.silent:
             return
+        if topics := self._unheard.to_learn():
+            self._client.learn(topics)
+            self._unheard.learned(time.monotonic())
         now = time.monotonic()
         if stuck := self._unheard.stuck(now, busy=busy):
             raise not_fetched(stuck)

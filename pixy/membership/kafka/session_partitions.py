@@ -219,7 +219,12 @@ class SessionPartitions:
         Args:
             busy: the poll has brought messages of others, so those of the partition may lie behind these in the queue.
         """
-        if self._unheard.silent and (stuck := self._unheard.stuck(time.monotonic(), busy=busy)):
+        if not self._unheard.silent:
+            return
+        if topics := self._unheard.to_learn():
+            self._client.learn(topics)
+            self._unheard.learned(time.monotonic())
+        if stuck := self._unheard.stuck(time.monotonic(), busy=busy):
             raise not_fetched(stuck)
 
     def out_of_range(self, partition: TopicPartition) -> None:

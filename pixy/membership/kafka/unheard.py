@@ -6,6 +6,10 @@ it knows a higher one of the old topic, and then fetches with the old one, which
 rebalance, so it is not done for every topic that is made again, but on evidence: a partition that is fetched returns
 a message or its end at once. If it returns neither, and its log has messages for us, it is stuck.
 
+librdkafka may also not know the partition yet: it asks for the partitions of its topics every
+``topic.metadata.refresh.interval.ms`` (10 s), and a member keeps one that the new topic lacks, until it is added
+there. So librdkafka is told to ask before it is called stuck.
+
 Other topics are not watched: a slow connection is no reason to begin again, which would make it slower.
 """
 
@@ -34,6 +38,8 @@ class Unheard:
         self._starts: dict[TopicPartition, int] = {}
         self._suspect: dict[TopicPartition, float] = {}
         """Those that have messages, and since when that is known."""
+        self._to_learn: set[str] = set()
+        """The topics of those that librdkafka may not know yet."""
 
     def started(self, starts: Mapping[TopicPartition, int], now: float) -> None:
         """librdkafka was told to fetch partitions of topics that were made again while it ran.
@@ -71,8 +77,21 @@ class Unheard:
             now: seconds.
         """
         for partition, log in logs.items():
-            if partition in self.silent and max(self._starts[partition], log.oldest) < log.stable:
-                self._suspect.setdefault(partition, now)
+            waits = partition in self.silent and max(self._starts[partition], log.oldest) < log.stable
+            if waits and partition not in self._suspect:
+                self._suspect[partition] = now
+                self._to_learn.add(partition[0])
+
+    def to_learn(self) -> set[str]:
+        """The topics that librdkafka has to ask for now, because partitions of theirs have become suspect."""
+        return self._to_learn
+
+    def learned(self, now: float) -> None:
+        """librdkafka has asked for the topics of :meth:`to_learn`: their partitions have all of their time from here on."""
+        for partition in self._suspect:
+            if partition[0] in self._to_learn:
+                self._suspect[partition] = now
+        self._to_learn = set()
 
     def stuck(self, now: float, *, busy: bool = False) -> list[TopicPartition]:
         """The partitions that are stuck.

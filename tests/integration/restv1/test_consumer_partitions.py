@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import threading
 from typing import Any
 
@@ -10,8 +11,12 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions, NewTopic
 
+from pixy.errors import Unavailable
+from pixy.kafka import settings
 from pixy.kafka.partition_logs import PartitionLogs
+from pixy.membership.kafka import instance_topics, unheard
 from tests.integration.restv1.consumers import Instance, fill
+from tests.integration.restv1.support import BINARY_V2
 from tests.integration.restv1.test_consumer_defects import ready
 from tests.kafka.cluster import Cluster
 from tests.support import Daemon, eventually, make_config, serving
@@ -111,19 +116,92 @@ async def test_an_added_partition_is_read_from_its_beginning(kafka: Cluster, nam
         instance = await ready(daemon, name, name, auto_offset_reset="latest")
         assert await instance.values("?timeout=100") == []
 
-        async def grow(partitions: int) -> None:
-            admin = kafka.admin()
-            admin.create_partitions([NewPartitions(name, partitions)])[name].result(30)
-            await eventually(lambda: _writable(daemon, name, partitions - 1))
-
-        await grow(2)
+        await grow(kafka, name, 2)
         assert await read(instance, 1) == [b"first"]
         assert (await instance.at("POST", "/offsets")).status == 200
         await instance.delete()
-        await grow(3)
+        await grow(kafka, name, 3)
         instance = await ready(daemon, name, name, auto_offset_reset="latest")
         assert await read(instance, 1) == [b"first"]
         assert (await instance.at("GET", "/assignments")).json["partitions"][2]["partition"] == 2
+
+
+async def grow(kafka: Cluster, topic: str, partitions: int) -> None:
+    """Add partitions, and write a record to the last one; the daemon's producer would know it up to 10 s later."""
+    kafka.admin().create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
+
+    def write() -> bool:
+        producer = Producer({"bootstrap.servers": ",".join(kafka.bootstrap()), "log_level": 0})
+        errors: list[Any] = []
+        producer.produce(
+            topic, b"first", partition=partitions - 1, on_delivery=lambda error, _: errors.append(error)
+        )
+        return producer.flush(10) == 0 and errors == [None]
+
+    await eventually(lambda: asyncio.to_thread(write))
+
+
+@pytest.fixture
+def unaware(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Kafka clients of instances do not look for added partitions by themselves: else they do every 10 s."""
+    made = settings.instance
+    monkeypatch.setattr(
+        settings, "instance", lambda *of: {**made(*of), "topic.metadata.refresh.interval.ms": 300_000}
+    )
+
+
+@pytest.mark.usefixtures("unaware")
+async def test_a_partition_that_was_added_before_a_restart_is_read_from_its_beginning(
+    kafka: Cluster, name: str
+) -> None:
+    """The session fails before it hears of the partition. And what it had fetched of the other one, of which nothing
+    was read or committed, is read as well.
+    """
+    kafka.create_topic(name)
+    async with serving(make_config(kafka.bootstrap())) as daemon:
+        await fill(daemon, name, b"old")
+        instance = await ready(daemon, name, name, auto_offset_reset="latest", auto_commit_enable=False)
+        assert await instance.values("?timeout=100") == []
+        await assigned(instance, 1)
+        session = await session_of(instance)
+        await grow(kafka, name, 2)
+        await fill(daemon, name, b"new")
+        session._run_soon(lambda: session._give_up(Unavailable("on purpose")))
+        found: list[bytes] = []
+        async with asyncio.timeout(60):
+            while len(found) < 2:
+                answer = await instance.at("GET", "/records?timeout=1000", accept=BINARY_V2)
+                assert answer.status in (200, 503), answer
+                found += [base64.b64decode(each["value"]) for each in answer.json if answer.status == 200]
+        assert sorted(found) == [b"first", b"new"]
+
+
+@pytest.mark.usefixtures("unaware")
+async def test_a_partition_that_a_new_topic_lacks_at_first_is_read_by_the_same_session(
+    kafka: Cluster, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The member keeps it, and its Kafka client has to learn that it was added."""
+    monkeypatch.setattr(unheard, "LOOK_AFTER", 0.1)
+    monkeypatch.setattr(instance_topics, "_COMPARE_IDS", 0.2)
+    kafka.create_topic(name, 2)
+    async with serving(make_config(kafka.bootstrap())) as daemon:
+        instance = await ready(daemon, name, name, auto_offset_reset="latest", auto_commit_enable=False)
+        assert await instance.values("?timeout=100") == []
+        await assigned(instance, 2)
+        session = await session_of(instance)
+        await _make_again(kafka, name)
+        await eventually(lambda: _writable(daemon, name, 0))
+        assert await read(instance, 1) == [b"first"]
+
+        async def begun_anew() -> bool:
+            # Long enough for the client to end its search for the leaders of the new topic.
+            assert await instance.values("?timeout=1000") == []
+            return (name, 1) in session._topics.silent
+
+        await eventually(begun_anew)
+        await grow(kafka, name, 2)
+        assert await read(instance, 1) == [b"first"]
+        assert await session_of(instance) is session
 
 
 async def _writable(daemon: Daemon, topic: str, partition: int) -> bool:

@@ -224,7 +224,9 @@ async def test_a_message_that_no_broker_confirms_has_no_offset(library: type[Lib
     [made] = library.made
     made.steps.append(lambda: made.land(confirmed=False))
     await bench.until(lambda: len(bench.reports) == 2)
-    assert sorted(report[2:] for report in bench.reports) == [(-1, -1), (1, -1)], "that of the bulk, and the message's"
+    assert sorted(report[2:] for report in bench.reports) == [(-1, -1), (1, -1)], (
+        "that of the bulk, and the message's"
+    )
     assert bulk.results == [(0, -1), (0, -1)]
     assert await bench.client.close(1.0) == 0
 

@@ -19,7 +19,7 @@ from pixy.engine.instances.topic_patterns import TopicPattern
 from pixy.errors import KafkaError
 from pixy.kafka.consumer import Commit, Committed
 from pixy.kafka.errors import unknown_topic
-from pixy.membership.instances import Assigned, Done, EarlierPosition, Fetched, InstanceEvent, Revoked
+from pixy.membership.instances import Assigned, Done, Earlier, Fetched, InstanceEvent, Revoked
 from pixy.wire.types import TopicPartition
 from tests.unit.engine.records import TOPIC, Record
 
@@ -68,11 +68,12 @@ class Session:
         self,
         kafka: Kafka,
         rng: random.Random,
-        resume: Mapping[TopicPartition, EarlierPosition],
+        earlier: Earlier,
         post: Callable[[InstanceEvent], None],
     ) -> None:
         self.kafka, self.rng, self.post = kafka, rng, post
-        self.resume = dict(resume)
+        self.earlier = earlier
+        self.resume = dict(earlier.positions)
         self.next: dict[TopicPartition, int] = {}
         self.wanted, self.waits = (0, 0), True
         self.closed = False

@@ -18,7 +18,7 @@ from pixy.engine.instances.messages import (
 )
 from pixy.errors import IllegalState, KafkaError
 from pixy.kafka.consumer import Commit
-from pixy.membership.instances import Assigned, SessionFailed
+from pixy.membership.instances import Assigned, Earlier, Met, MetTopic, SessionFailed
 from tests.unit.engine.instances.instance_model import Case, scenario
 from tests.unit.engine.records import TOPIC
 
@@ -137,6 +137,29 @@ async def test_a_new_beginning_is_committed_right_after_the_automatic_commit_und
 
 def fail(case: Case) -> None:
     case.kafka.sessions[-1].post(SessionFailed(KafkaError("x", -1, "X")))
+
+
+@scenario
+async def test_a_restarted_session_knows_what_the_one_before_had_learned_until_the_subscription_ends(
+    sim: Sim,
+) -> None:
+    """Else a partition that was added before would begin at its end."""
+    case = Case(sim, reset="latest").start()
+    await case.subscribe()
+    await asyncio.sleep(1)
+    for met in (MetTopic(None, 6), MetTopic(None, 0)):
+        case.kafka.sessions[-1].post(Met({TOPIC: met}))
+        await asyncio.sleep(0.1)
+        fail(case)
+        await asyncio.sleep(1)
+        assert case.kafka.sessions[-1].earlier.topics == {TOPIC: met}
+    await case.ask(Unsubscribe())
+    await case.subscribe()
+    await asyncio.sleep(1)
+    assert case.kafka.sessions[-1].earlier == Earlier()
+    fail(case)
+    await asyncio.sleep(1)
+    assert case.kafka.sessions[-1].earlier.topics == {}
 
 
 @scenario

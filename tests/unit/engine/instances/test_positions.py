@@ -88,7 +88,10 @@ def test_a_partition_that_was_revoked_and_assigned_again_has_not_moved() -> None
 def test_a_restart_resumes_at_the_positions_and_still_commits_them() -> None:
     made = book(p0=5, p1=5)
     made.handed_out([Record(0, 5)], made.epochs())
-    assert made.begin_again() == {A: EarlierPosition(6, frozenset({5}))}
+    assert made.begin_again() == {
+        A: EarlierPosition(6, frozenset({5})),
+        B: EarlierPosition(5, frozenset({5})),
+    }
     assert made.partitions == [] and made.epochs() == {}
     made.assign({A: 6, B: 5})
     assert made.uncommitted() == (Commit("t", 0, 6, ""),)
@@ -116,8 +119,25 @@ def test_a_restart_tells_what_the_group_may_have_committed() -> None:
     made.assign({A: 9})
     assert made.begin_again() == {**first, A: EarlierPosition(9, frozenset({6, 8, 9}))}
     made.assign({A: 500})
+    made.drop([A])
     made.forget_earlier()
     assert made.begin_again() == {}
+
+
+def test_a_restart_keeps_a_position_at_which_nothing_was_read() -> None:
+    """It was the end once. What was written since is the reader's. An end that nobody knew yet is looked up again."""
+    made = Positions()
+    made.assign({A: 5, B: 7, ("t", 2): -1}, {B})
+    kept = {A: EarlierPosition(5, frozenset({5})), B: EarlierPosition(7, frozenset({7}))}
+    assert made.begin_again() == made.begin_again() == kept
+    made.assign({A: 5, B: 7})
+    assert made.progress() == [], "nothing was read"
+    assert made.confirmed() == made.uncommitted() == (Commit("t", 1, 7, ""),), (
+        "the start is still to be committed"
+    )
+    assert made.begin_again() == kept
+    made.assign({A: 6, B: 8})
+    assert made.uncommitted() == (), "they begin elsewhere"
 
 
 def test_a_position_that_begins_elsewhere_after_a_restart_has_no_commit_yet() -> None:

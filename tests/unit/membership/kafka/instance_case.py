@@ -13,7 +13,7 @@ import pytest
 from pixy.errors import KafkaError
 from pixy.kafka.consumer import Commit, Committed
 from pixy.kafka.partition_logs import Log
-from pixy.membership.instances import Assigned, Done, Revoked
+from pixy.membership.instances import Assigned, Done, Earlier, Revoked
 from pixy.membership.kafka import instance
 from pixy.membership.kafka.instance import KafkaInstance
 from pixy.wire.schema import NULL_UUID
@@ -45,6 +45,8 @@ class Client:
         self.commits: list[tuple[Commit, ...]] = []
         self.seeks: list[tuple[TopicPartition, int]] = []
         self.seek_fails: dict[TopicPartition, KafkaError] = {}
+        self.learned: list[str] = []
+        """The topics that it was told to ask for."""
         self.busy = False
         """Whether every poll brings a record of the second partition."""
         self._offset = 0
@@ -78,6 +80,9 @@ class Client:
 
     def topic_ids(self, *_: object) -> dict[str, Any]:
         return {}
+
+    def learn(self, topics: Iterable[str]) -> None:
+        self.learned += sorted(topics)
 
     def nothing(self, *_: object) -> None:
         pass
@@ -124,7 +129,9 @@ class Case:
         self._made = made
         self._events: asyncio.Queue[Any] = asyncio.Queue()
         self.on_revoked: Callable[[Revoked], None] = lambda _revoked: None
-        self.session = KafkaInstance(proxy, "g", "c", "earliest", "read_committed", True, {}, self._post)
+        self.session = KafkaInstance(
+            proxy, "g", "c", "earliest", "read_committed", True, Earlier(), self._post
+        )
 
     def _post(self, event: Any) -> None:
         if isinstance(event, Revoked):

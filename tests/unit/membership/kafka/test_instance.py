@@ -15,7 +15,7 @@ import pytest
 from confluent_kafka import Consumer
 
 from pixy.errors import Unavailable
-from pixy.membership.instances import Fetched, SessionFailed
+from pixy.membership.instances import Earlier, Fetched, SessionFailed
 from pixy.membership.kafka import first_records, instance, left_behind, unheard
 from pixy.membership.kafka.instance import KafkaInstance
 from pixy.membership.kafka.session import KafkaSession
@@ -25,7 +25,7 @@ from tests.unit.membership.kafka.instance_case import OTHER, PARTITION, Case, Me
 
 def opened(post: Any) -> KafkaInstance:
     proxy = make_config(["127.0.0.1:1"]).proxies["default"]
-    return KafkaInstance(proxy, "g", "c", "earliest", "read_committed", True, {}, post)
+    return KafkaInstance(proxy, "g", "c", "earliest", "read_committed", True, Earlier(), post)
 
 
 async def test_without_a_thread_the_session_fails_and_closes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,6 +176,7 @@ async def test_a_partition_that_is_not_fetched_ends_the_session_though_others_ar
             break
         case.session.want(1, 1000)
     assert "does not fetch t/0" in str(ended[0].error)
+    assert case.client.learned == [PARTITION[0]], "it may not have known the partition"
     await case.session.close((), 10)
 
 

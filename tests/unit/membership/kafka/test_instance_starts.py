@@ -11,7 +11,7 @@ import pytest
 from pixy.errors import PixyError, Unavailable
 from pixy.kafka.group_offsets import Committed
 from pixy.kafka.instance_consumer import BEGINNING, END
-from pixy.membership.instances import EarlierPosition
+from pixy.membership.instances import Earlier, EarlierPosition, MetTopic
 from pixy.membership.kafka.instance_starts import StartOffsets
 from pixy.wire.connection import Broker
 from tests.unit.engine.records import TOPIC
@@ -26,6 +26,7 @@ class Client:
         self._offset = offset
         self.leaders: dict[Any, Broker | str] = {PARTITION: Broker("b", 1), OTHER: "no leader"}
         self.error: PixyError | None = None
+        self.layout_fails = False
 
     def topics(self, _topics: object, _timeout: float) -> Any:
         return SimpleNamespace(leader=self.leaders.get, leader_epoch=lambda _partition: 0)
@@ -40,12 +41,14 @@ class Client:
         return {each: Committed(self._offset, "") for each in partitions}
 
     def layout(self, topics: Collection[str]) -> dict[str, dict[int, bool]]:
+        if self.layout_fails:
+            raise Unavailable("no broker answers")
         return {topic: {0: True} for topic in topics}
 
 
 def starts() -> StartOffsets:
     earlier = EarlierPosition(10, frozenset({0, 7}))
-    return StartOffsets("i", oldest=True, commits=True, resume={PARTITION: earlier})
+    return StartOffsets("i", oldest=True, commits=True, earlier=Earlier({PARTITION: earlier}))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +76,7 @@ def test_in_chosen_partitions_the_reader_always_continues() -> None:
 def test_the_oldest_offset_is_looked_up_before_the_client_begins() -> None:
     """While librdkafka looks it up, seeks are without effect. A partition without a leader delays no other."""
     client: Any = Client(None)
-    made = StartOffsets("i", oldest=True, commits=True, resume={})
+    made = StartOffsets("i", oldest=True, commits=True, earlier=Earlier())
     assert made.of_member(client, [PARTITION, OTHER], set()).starts == {PARTITION: 3, OTHER: BEGINNING}
     assert made.of_assignment(client, [PARTITION], {}).starts == {PARTITION: 3}
     client.error = Unavailable("a leader does not answer")
@@ -84,8 +87,44 @@ def test_the_client_looks_up_no_end_of_a_partition_that_waits_for_its_leader() -
     """Its answer could undo the beginning that is found."""
     client: Any = Client(None)
     client.leaders[PARTITION] = "no leader"
-    made = StartOffsets("i", oldest=False, commits=False, resume={})
+    made = StartOffsets("i", oldest=False, commits=False, earlier=Earlier())
     made.subscribed((TOPIC,))
     found = made.of_member(client, [PARTITION], set())
     assert (found.starts, set(found.late)) == ({PARTITION: END}, {PARTITION})
     assert found.to_fetch == {PARTITION: 0}
+
+
+def restarted(*positions: tuple[str, int], partitions: int) -> StartOffsets:
+    """Of an instance with ``latest`` that restarts, and had met a topic of so many partitions."""
+    earlier = Earlier(
+        dict.fromkeys(positions, EarlierPosition(10, frozenset({10}))), {TOPIC: MetTopic(None, partitions)}
+    )
+    made = StartOffsets("i", oldest=False, commits=False, earlier=earlier)
+    made.subscribed((TOPIC, "another"))
+    return made
+
+
+@pytest.mark.parametrize("layout_fails", [False, True])
+def test_a_partition_that_was_added_before_a_restart_begins_at_its_oldest_record(layout_fails: bool) -> None:
+    """The instance was there: nothing of the partition is old to its reader, though the group has committed nothing."""
+    client: Any = Client(None)
+    client.leaders = {PARTITION: "no leader", OTHER: Broker("b", 1)}
+    client.layout_fails = layout_fails
+    found = restarted(partitions=1).of_member(client, [PARTITION, OTHER], set())
+    assert found.starts == {PARTITION: END, OTHER: 3}
+
+
+def test_all_partitions_of_a_topic_that_was_made_again_begin_at_their_oldest_records_after_a_restart() -> (
+    None
+):
+    client: Any = Client(None)
+    made = restarted(partitions=0)
+    assert made.of_member(client, [PARTITION], set()).starts == {PARTITION: 3}
+    assert made.known[TOPIC] == 0
+
+
+def test_a_topic_that_was_made_again_during_a_restart_voids_its_positions() -> None:
+    client: Any = Client(None)
+    made = restarted(PARTITION, partitions=1)
+    assert made.of_member(client, [PARTITION], {PARTITION}).starts == {PARTITION: 3}
+    assert made.known[TOPIC] == 0

@@ -11,7 +11,9 @@ import pytest
 
 from pixy.errors import Unavailable
 from pixy.kafka.consumer import Commit
-from pixy.membership.kafka import unheard
+from pixy.kafka.partition_logs import Log
+from pixy.membership.instances import MetTopic
+from pixy.membership.kafka import instance_topics, unheard
 from pixy.membership.kafka.instance_topics import InstanceTopics
 from pixy.membership.kafka.start_lookups import MOST
 from pixy.wire.schema import NULL_UUID
@@ -19,7 +21,7 @@ from pixy.wire.types import TopicPartition
 from tests.unit.engine.records import TOPIC, Record
 
 ONE, OTHER = uuid.UUID(int=1), uuid.UUID(int=2)
-PARTITION = (TOPIC, 0)
+PARTITION, SECOND = (TOPIC, 0), (TOPIC, 1)
 
 
 class Case:
@@ -32,6 +34,9 @@ class Case:
         self.described = 0
         self.running = 0
         self.looked_up: list[TopicPartition] = []
+        self.log: Log | None = None
+        """What look-ups of logs find."""
+        self.learned: list[str] = []
         fake: Any = self
         self.topics = InstanceTopics(fake, fake, lambda act: act(), self.anew.append)
 
@@ -44,8 +49,13 @@ class Case:
         self.described += 1
         found(SimpleNamespace(ids=self.ids))
 
-    def logs(self, partitions: Iterable[TopicPartition], _found: Callable[[Any], None]) -> None:
+    def logs(self, partitions: Iterable[TopicPartition], found: Callable[[Any], None]) -> None:
         self.looked_up += partitions
+        if self.log is not None:
+            found(dict.fromkeys(self.looked_up, self.log))
+
+    def learn(self, topics: Iterable[str]) -> None:
+        self.learned += topics
 
     def commits(self, *commits: Commit) -> tuple[Commit, ...]:
         check = self.topics.check(commits)
@@ -96,6 +106,49 @@ def test_a_silent_partition_is_looked_up_beside_lookups_that_wait_for_a_leader(
     case.running = MOST - 1
     case.topics.check_unheard(busy=False)
     assert case.looked_up == [PARTITION]
+
+
+def test_a_partition_that_the_client_does_not_know_yet_is_no_reason_to_begin_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The new topic lacked it, and the client asks every 10 s only. Once it has asked, it fetches."""
+    now = 0.0
+    monkeypatch.setattr(instance_topics, "time", SimpleNamespace(monotonic=lambda: now))
+    case = Case()
+    case.topics.added([PARTITION])
+    case.ids = {TOPIC: OTHER}
+    case.commits(Commit(TOPIC, 0, 5, ""))
+    case.topics.started({PARTITION: 0})
+    case.log = Log(NULL_UUID, 0, 100, 100)
+    while not case.learned:
+        now += 0.5
+        case.topics.check_unheard(busy=False)
+    now += unheard.PATIENCE - 0.5
+    case.topics.check_unheard(busy=False)
+    case.topics.heard(Record(0, 0))
+    now += 100
+    case.topics.check_unheard(busy=False)
+    assert case.learned == [TOPIC]
+
+
+def test_what_a_session_tells_the_next_one_are_the_ids_that_its_positions_belong_to() -> None:
+    case = Case()
+    assert case.topics.added([PARTITION, SECOND]) == set()
+    assert case.topics.ids == {TOPIC: ONE}
+    case.ids = {TOPIC: OTHER}
+    case.commits(Commit(TOPIC, 0, 5, ""))
+    assert case.topics.ids == {TOPIC: ONE}, "one of the partitions has not begun anew"
+    case.commits(Commit(TOPIC, 1, 5, ""))
+    assert case.topics.ids == {TOPIC: OTHER}
+    again = Case(OTHER)
+    again.topics = restarted(again, TOPIC, OTHER)
+    assert again.topics.added([PARTITION]) == set()
+    again.topics = restarted(again, TOPIC, ONE)
+    assert again.topics.added([PARTITION]) == {PARTITION}, "it was made again meanwhile"
+
+
+def restarted(case: Any, topic: str, topic_id: uuid.UUID) -> InstanceTopics:
+    return InstanceTopics(case, case, lambda act: act(), case.anew.append, {topic: MetTopic(topic_id)})
 
 
 def test_brokers_without_ids_are_asked_nothing_more() -> None:

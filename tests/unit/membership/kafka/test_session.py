@@ -126,6 +126,9 @@ class FakeConsumer:
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         self.calls.append(("resume", list(partitions)))
 
+    def learn(self, topics: Iterable[str]) -> None:
+        self.calls.append(("learn", sorted(topics)))
+
     def wake(self) -> None:
         self.woken += 1
 
@@ -566,6 +569,7 @@ async def test_a_partition_that_is_not_fetched_ends_the_session_though_others_ar
     case.session.credit(OTHER, 10**6, 0)
     while not isinstance(await case.events.get(), SessionFailed):
         case.session.credit(OTHER, 10, 0)
+    assert ("learn", [TOPIC]) in case.consumer.calls, "it may not have known the partition"
     await case.session.close((), 10)
 
 

@@ -64,3 +64,18 @@ def test_a_start_before_the_oldest_message_counts_from_there() -> None:
     unheard.due(LOOK_AFTER)
     unheard.looked_up({ONE: log(0, 0), TWO: log(5, 5)}, LOOK_AFTER)
     assert unheard.stuck(100.0) == []
+
+
+def test_the_library_asks_for_the_topic_before_a_partition_is_stuck() -> None:
+    """It may not know a partition that was added within the last 10 s."""
+    unheard = Unheard()
+    unheard.started({ONE: 0, TWO: 0}, 0.0)
+    unheard.due(LOOK_AFTER)
+    unheard.looked_up({ONE: log(0, 5), TWO: log(0, 0)}, 10.0)
+    assert unheard.to_learn() == {"t"}
+    unheard.learned(100.0)
+    assert unheard.to_learn() == set()
+    assert unheard.stuck(100.0 + PATIENCE - 0.1) == []
+    unheard.looked_up({ONE: log(0, 6)}, 101.0)
+    assert unheard.to_learn() == set(), "once for each"
+    assert unheard.stuck(100.0 + PATIENCE) == [ONE]
