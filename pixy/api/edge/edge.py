@@ -11,7 +11,7 @@ from pixy.api.edge.budget import Budget
 from pixy.api.edge.connections import Book, bounds
 from pixy.api.edge.deadline import Deadline
 from pixy.api.edge.heads import Heads
-from pixy.api.edge.pace import Pace
+from pixy.api.edge.pace import STEPS, Pace
 from pixy.api.edge.proxies import TrustedProxies
 from pixy.api.edge.refusals import Refusals, Refused, ignore
 from pixy.config.model import App
@@ -45,6 +45,9 @@ class Edge:
         self.proxies = TrustedProxies(app)
         self.refusals = Refusals(time.monotonic)
         self.pace = Pace(time.monotonic)
+        """For requests that begin."""
+        self.steps = Pace(time.monotonic, STEPS)
+        """For long requests, and for much that arrives at once."""
         self.access_log = access_log
 
     def refused(self, listener: str) -> Refused:

@@ -5,6 +5,7 @@ idle, or never used    closed after ``connections.idle_timeout`` (aiohttp's own 
 part of a head         408 after ``connections.header_timeout``; 431 beyond ``connections.max_header_bytes``
 waiting requests       no more is read beyond ``connections.max_header_bytes``, bodies included
 a body                 :mod:`pixy.api.bodies`, ``body_timeout``; unread, 503 beyond ``max_buffered_bytes``
+chunks                 400 for many small ones; much at once is parsed in turns (:mod:`pixy.api.edge.pieces`)
 trailers               400 beyond ``connections.max_header_bytes``; the connection ends after the answer
 an answer              ended if the client does not take it within ``connections.write_timeout``
 closing                aborted after :data:`_LINGER`, if the client does not take what is left
@@ -15,11 +16,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
-from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.http_exceptions import HttpProcessingError, InvalidURLError
 
 from pixy.api.edge.budget import Budget
 from pixy.api.edge.connections import Slot
@@ -27,12 +30,15 @@ from pixy.api.edge.deadline import Deadline
 from pixy.api.edge.heads import Heads
 from pixy.api.edge.http_input import HttpInput
 from pixy.api.edge.http_request import HttpRequest
+from pixy.api.edge.pace import STEPS, Pace
 from pixy.api.edge.refusals import Refused, ignore
 from pixy.config.model import Connections
 
 logger = logging.getLogger("pixy.api")
 
 
+_NAMED = re.compile(r"(?:Missing|Duplicate) '[A-Za-z-]{1,40}' header[a-z .]{1,20}\Z")
+"""Errors that name a header only."""
 _LINGER = 10.0
 """Seconds that a closed connection may take for its last bytes."""
 
@@ -47,6 +53,7 @@ class HttpServer(web.Server):
         budget: counts the bytes of bodies that nobody reads yet; shared likewise.
         body_deadline: for whoever reads a body (``body_timeout``); shared likewise.
         refused: told the status, the address and the reason of what is refused before it is a request.
+        steps: gives turns to what arrives in large pieces; shared likewise.
     """
 
     def __init__(
@@ -57,6 +64,7 @@ class HttpServer(web.Server):
         budget: Budget,
         body_deadline: Deadline,
         refused: Refused = ignore,
+        steps: Pace | None = None,
     ) -> None:
         super().__init__(handler, handler_cancellation=True, request_factory=self._make)
         self._settings = settings
@@ -64,11 +72,19 @@ class HttpServer(web.Server):
         self._budget = budget
         self._body_deadline = body_deadline
         self.refused = refused
+        self._steps = steps or Pace(time.monotonic, STEPS)
 
     def connection(self, slot: Slot) -> HttpConnection:
         """Make the protocol of a connection; it frees ``slot`` at its end."""
         return HttpConnection(
-            self, self.refused, slot, self._settings, self._heads, self._budget, self._body_deadline
+            self,
+            self.refused,
+            slot,
+            self._settings,
+            self._heads,
+            self._budget,
+            self._body_deadline,
+            self._steps,
         )
 
     def _make(
@@ -112,6 +128,8 @@ class HttpConnection(HttpInput):
         message: str | None = None,
     ) -> web.StreamResponse:
         """Answer what is malformed, or an error of ours."""
+        if isinstance(exc, HttpProcessingError):
+            message = without_data(exc)
         self._tell(status, (message or repr(exc)).partition("\n")[0])
         return super().handle_error(request, status, exc, message)
 
@@ -121,7 +139,9 @@ class HttpConnection(HttpInput):
         if isinstance(error, ConnectionError):
             logger.debug("a client has gone: %s", error)
         elif isinstance(error, HttpProcessingError):
-            logger.debug("a malformed request: %s", error.message.partition("\n")[0])
+            logger.debug("a malformed request: %s", without_data(error))
+        elif isinstance(error, web.RequestPayloadError):
+            logger.debug("a body was refused after its answer: %s", error)
         else:
             super().log_exception(*args, **kw)
 
@@ -154,4 +174,12 @@ class HttpConnection(HttpInput):
         self.slot.free()
 
 
-__all__ = ["HttpConnection", "HttpServer"]
+def without_data(error: HttpProcessingError) -> str:
+    """Say what is wrong with a malformed request, without the bytes that aiohttp shows: they may be a credential."""
+    if isinstance(error, InvalidURLError):
+        return "Invalid URL"
+    line = error.message.partition("\n")[0]
+    return line if _NAMED.match(line) else re.split("[:'\"]", line, maxsplit=1)[0].strip() or "Bad request"
+
+
+__all__ = ["HttpConnection", "HttpServer", "without_data"]

@@ -17,6 +17,8 @@ TURN: Final = 0.005
 """Seconds from the first request that begins in a turn to the last one."""
 BATCH: Final = 32
 """Requests that have waited and begin in one turn."""
+STEPS: Final = 4
+"""Steps of long requests (:data:`pixy.api.limits.STEP`), or pieces of what arrives, that have waited and are done in one turn."""
 PROBE: Final = "probe "
 """Stands before the address of who asks whether the daemon works: such a request waits for other probes only."""
 
@@ -26,10 +28,12 @@ class Pace:
 
     Args:
         clock: seconds.
+        batch: requests that have waited and begin in one turn.
     """
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], batch: int = BATCH) -> None:
         self._clock = clock
+        self._batch = batch
         self._began: float | None = None
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
 
@@ -52,7 +56,7 @@ class Pace:
 
     def _next(self) -> None:
         """A turn of the loop begins: let some of those who wait begin, caller by caller."""
-        left = BATCH
+        left = self._batch
         while self._waiting and left:
             caller, queue = self._waiting.popitem(last=False)
             turn = queue.popleft()
@@ -68,4 +72,4 @@ class Pace:
             self._began = None
 
 
-__all__ = ["BATCH", "PROBE", "TURN", "Pace"]
+__all__ = ["BATCH", "PROBE", "STEPS", "TURN", "Pace"]

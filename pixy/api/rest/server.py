@@ -142,7 +142,9 @@ class RestServer(Listener):
         refused = self._edge.refused(self._name)
         serve = self._answer if self._edge.access_log is None else self._recorded
         edge = self._edge
-        self._server = HttpServer(serve, settings, edge.heads, edge.budget, edge.body_deadline, refused)
+        self._server = HttpServer(
+            serve, settings, edge.heads, edge.budget, edge.body_deadline, refused, edge.steps
+        )
         self._acceptor = Acceptor(
             listener,
             self._server.connection,

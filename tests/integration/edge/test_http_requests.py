@@ -33,6 +33,27 @@ async def test_no_answer_names_versions(config: App, name: str) -> None:
             assert b"Server: kafka-pixy" in head and b"aiohttp" not in head
 
 
+async def test_the_answer_to_a_malformed_request_repeats_nothing_of_it(config: App) -> None:
+    head = "GET /topics HTTP/1.1\r\nHost: localhost\r\n"
+    wrong = {
+        "a blank before the colon": head + "X-API-Key : kp_secret\r\n\r\n",
+        "a folded line": head + "X-API-Key:\r\n kp_secret\r\n\r\n",
+        "a long line": f"{head}X-API-Key: kp_secret{'x' * 70_000}\r\n\r\n",
+        "a NUL": head + "X-API-Key: kp_secret\0\r\n\r\n",
+        "twice": head + "Content-Length: 1\r\nX-API-Key: kp_secret\r\nContent-Length: kp_secret\r\n\r\n",
+        "a target": "GET kp_secret HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "a method": "kp_secret / HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        "a version": "GET / HTTP/kp_secret\r\nHost: localhost\r\n\r\n",
+    }
+    async with serving(config) as daemon:
+        for name, request in wrong.items():
+            async with await Raw.to(daemon) as raw:
+                await raw.send(request)
+                answer = await raw.rest()
+                assert b" 400 " in answer and b"kp_secret" not in answer, (name, answer)
+                assert answer.rpartition(b"\r\n\r\n")[2].strip(), name
+
+
 async def test_a_target_with_scheme_and_host_is_its_path(config: App, name: str) -> None:
     async with pair(config) as (one, two), await Raw.to(one) as raw:
         assert await raw.ask("http://localhost/_ping") == (200, b"pong")
