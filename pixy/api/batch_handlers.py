@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from pixy.api.limits import MOST_HEADERS, MOST_RECORDS
+from google.protobuf.message import DecodeError
+
+from pixy.api.limits import MOST_HEADERS, MOST_HEADERS_TOGETHER, MOST_RECORDS, STEP
+from pixy.api.parts import RecordParts, check_records
 from pixy.config.model import Rest
 from pixy.engine.consume.long_polls import Message
 from pixy.engine.guarded import AnyCluster
@@ -18,6 +21,8 @@ from pixy.wire.types import RecordHeaders
 
 _MESSAGES: Final = 500
 _BYTES: Final = 1_048_576
+_OBJECT: Final = 128
+"""Bytes of memory that a record or a header takes while it waits for Kafka, beside those that were sent."""
 _NO_TIMESTAMP: Final = 0
 """The type of a timestamp that a message lacks, in librdkafka's terms."""
 
@@ -53,6 +58,16 @@ class _Record:
     timestamp: int | None
 
 
+class LongCall(Protocol):
+    """The part of a call that a method with many messages may use."""
+
+    def hold(self, size: int) -> None:
+        """Count bytes of memory that the call holds until it ends. Raises OverBudget."""
+
+    async def give_way(self) -> None:
+        """Let other requests have their turn."""
+
+
 class BatchHandlers:
     """The methods, bound to one engine.
 
@@ -65,21 +80,20 @@ class BatchHandlers:
         self._cluster = cluster
         self._bounds = bounds
 
-    async def produce_many(self, rq: pb.ProdManyRq, _call: Any) -> pb.ProdManyRs:
-        """See ``ProduceMany`` in the proto."""
+    async def produce_many(self, rq: Any, call: LongCall) -> pb.ProdManyRs:
+        """See ``ProduceMany`` in the proto. ``rq`` is a RecordParts: a record becomes objects once its caller may write it."""
         cluster = self._cluster(rq.cluster)
-        if len(rq.records) > MOST_RECORDS:
-            raise InvalidParameter(f"too many records, a request may have {MOST_RECORDS}")
-        records = [_record(at, each) for at, each in enumerate(rq.records)]
+        check_records(rq)
+        written = await cluster.produce_built(rq.topic, lambda: _records(rq.records, call))
         answer = pb.ProdManyRs()
-        for outcome in await cluster.produce_many(rq.topic, records):
+        for outcome in written:
             if isinstance(outcome, PixyError):
                 answer.results.add(partition=-1, offset=-1, error=str(outcome))
             else:
                 answer.results.add(partition=outcome[0], offset=outcome[1])
         return answer
 
-    async def fetch(self, rq: pb.FetchRq, _call: Any) -> pb.FetchRs:
+    async def fetch(self, rq: pb.FetchRq, call: LongCall) -> pb.FetchRs:
         """See ``Fetch`` in the proto."""
         cluster = self._cluster(rq.cluster)
         for name, value in (("partition", rq.partition), ("offset", rq.offset), ("wait_ms", rq.wait_ms)):
@@ -98,7 +112,7 @@ class BatchHandlers:
             max_bytes=min(rq.max_bytes or _BYTES, self._bounds.max_response_bytes),
             timeout=min(rq.wait_ms / 1000, self._bounds.max_fetch_timeout),
         )
-        answer = pb.FetchRs()
+        answer, step = pb.FetchRs(), 0
         for message in await cluster.fetch(read):
             key, value = message.key(), message.value()
             record = answer.records.add(
@@ -112,19 +126,56 @@ class BatchHandlers:
             )
             for name, content in await record_headers(cluster, message):
                 record.headers.add(key=name, value=content)
+            step += 1 + len(record.headers)
+            if step >= STEP:
+                step = 0
+                await call.give_way()
         return answer
 
     def methods(self) -> dict[str, tuple[type, Callable[[Any, Any], Awaitable[Any]]]]:
         """Map method names to request classes and handlers."""
         return {
-            "ProduceMany": (pb.ProdManyRq, self.produce_many),
+            "ProduceMany": (RecordParts, self.produce_many),
             "Fetch": (pb.FetchRq, self.fetch),
         }
 
 
+async def _records(parts: Sequence[bytes], call: LongCall) -> list[_Record]:
+    """Build the records of a request, step by step.
+
+    Args:
+        parts: a record each.
+        call: gives way to others, and counts what is built.
+
+    Raises:
+        InvalidParameter: a record is malformed, or there are too many headers.
+        OverBudget: there is no room for them.
+    """
+    records: list[_Record] = []
+    step = headers = 0
+    for at, part in enumerate(parts):
+        try:
+            record = pb.Record.FromString(part)
+        except DecodeError:
+            raise InvalidParameter("malformed request: not a ProdManyRq") from None
+        count = len(record.headers)
+        if count:
+            if count > MOST_HEADERS:
+                raise InvalidParameter(f"too many headers in record {at}, a message may have {MOST_HEADERS}")
+            headers += count
+            if headers > MOST_HEADERS_TOGETHER:
+                raise InvalidParameter(f"too many headers, a request may have {MOST_HEADERS_TOGETHER}")
+        records.append(_record(at, record))
+        step += 1 + count
+        if step >= STEP:
+            call.hold(_OBJECT * step)
+            step = 0
+            await call.give_way()
+    call.hold(_OBJECT * step)
+    return records
+
+
 def _record(at: int, record: pb.Record) -> _Record:
-    if len(record.headers) > MOST_HEADERS:
-        raise InvalidParameter(f"too many headers in record {at}, a message may have {MOST_HEADERS}")
     if record.HasField("partition") and record.partition < 0:
         raise InvalidParameter(f"bad partition of record {at}: {record.partition} is negative")
     if record.timestamp < 0:
@@ -138,4 +189,4 @@ def _record(at: int, record: pb.Record) -> _Record:
     )
 
 
-__all__ = ["BatchHandlers", "record_headers", "timestamp_of"]
+__all__ = ["BatchHandlers", "LongCall", "record_headers", "timestamp_of"]

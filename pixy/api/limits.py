@@ -14,5 +14,9 @@ MOST_COMMAS: Final = 100_000
 """Commas in a document of such lists: what has more is not even parsed, for empty elements are small and many."""
 MOST_RECORDS: Final = 10_000
 """Messages that one gRPC request writes or reads."""
+MOST_HEADERS_TOGETHER: Final = 100_000
+"""Headers of all messages of one gRPC request; in REST, ``rest.max_request_records`` bounds them."""
+STEP: Final = 1_000
+"""Records and headers that are built, or rendered, before other requests have their turn: a millisecond or two."""
 MOST_PARAMETERS: Final = 1_000
 """Parameters of a query or a form."""

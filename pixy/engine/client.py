@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from actors import ActorDeadError, ActorRef, MailboxFull, NoAnswer, Request
@@ -140,6 +140,17 @@ class ClusterClient:
             return await self._produced(topic, message)
         except KafkaError as error:  # of the look-up: there is no such topic, or no answer
             return [error] * len(records)
+
+    async def produce_built(
+        self, topic: str, build: Callable[[], Awaitable[Sequence[Record]]]
+    ) -> list[Written]:
+        """Write records that are built only once it is known that the caller may write them.
+
+        Args:
+            topic: of all records.
+            build: returns them.
+        """
+        return await self.produce_many(topic, await build())
 
     async def produce_async(
         self, topic: str, value: bytes | None, key: bytes | None = None, headers: RecordHeaders = ()

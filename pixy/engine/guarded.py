@@ -6,7 +6,7 @@ being open to all. A test compares the two.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 from pixy.auth.principal import Caller
 from pixy.auth.rules import Access
@@ -71,9 +71,16 @@ class GuardedCluster:
     async def produce_many(self, topic: str, records: Sequence[Record]) -> list[Written]:
         """Write records: ``produce`` on the topic."""
         with self._guard.begin(self._caller, Access("produce", self._cluster, topic)) as operation:
-            operation.carries(
-                lambda: sum(_size(each.value, each.key, each.headers or ()) for each in records)
-            )
+            operation.carries(lambda: _size_of_all(records))
+            return await self._client.produce_many(topic, records)
+
+    async def produce_built(
+        self, topic: str, build: Callable[[], Awaitable[Sequence[Record]]]
+    ) -> list[Written]:
+        """Build records, and write them: ``produce`` on the topic, also for building them."""
+        with self._guard.begin(self._caller, Access("produce", self._cluster, topic)) as operation:
+            records = await build()
+            operation.carries(lambda: _size_of_all(records))
             return await self._client.produce_many(topic, records)
 
     async def produce_async(
@@ -156,6 +163,10 @@ class GuardedCluster:
             for name, members in found.items()
             if self._guard.allows(self._caller, self._to("describe", topic, name))
         }
+
+
+def _size_of_all(records: Sequence[Record]) -> int:
+    return sum(_size(each.value, each.key, each.headers or ()) for each in records)
 
 
 def _size(value: bytes | None, key: bytes | None, headers: RecordHeaders) -> int:

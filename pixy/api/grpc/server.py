@@ -15,15 +15,16 @@ from pixy import errors
 from pixy.api.edge.budget import Share
 from pixy.api.edge.edge import Edge
 from pixy.api.grpc.access import UnknownMethods, recorded
+from pixy.api.grpc.call import GrpcCall
 from pixy.api.grpc.gate import WINDOW, Behaviour, Gate, Gated
 from pixy.api.grpc.health import NAME as HEALTH, Health
 from pixy.api.handlers import Handler, Handlers
 from pixy.api.listener import Listener, split_address
 from pixy.api.not_found import NotFound
+from pixy.api.parts import check_records, parser
 from pixy.api.tls import ServerTls
 from pixy.auth.limits import whole_seconds
 from pixy.config.model import Connections
-from pixy.engine.consume.long_polls import Delivery
 from pixy.engine.engine import Engine
 from pixy.proto import kafkapixy_pb2 as pb
 
@@ -94,27 +95,6 @@ def _retry_after(error: Exception) -> tuple[tuple[str, str], ...]:
     return (("retry-after", whole_seconds(error)),) if isinstance(error, errors.Limited) else ()
 
 
-class _Call:
-    """A :class:`pixy.api.handlers.Call` on a gRPC context."""
-
-    __slots__ = ("_context",)
-
-    def __init__(self, context: Any) -> None:
-        self._context = context
-
-    @property
-    def traceparent(self) -> str | None:
-        """The caller's W3C trace context, or None."""
-        found = dict(self._context.invocation_metadata() or ()).get("traceparent")
-        return found if isinstance(found, str) else None
-
-    def deliver(self, delivery: Delivery) -> None:
-        # After an abort a call is done, too; it has a code then.
-        self._context.add_done_callback(
-            lambda context: delivery.sent() if context.done() and not context.code() else delivery.give_back()
-        )
-
-
 def _in_trace(handler: Handler, engine: Engine) -> Handler:
     """Wrap a handler so that it runs in its caller's trace (W3C trace context in the call's metadata)."""
 
@@ -142,18 +122,18 @@ def _bind(request_class: Any, handler: Handler, name: str, edge: Edge) -> Behavi
         name: the method's.
         edge: counts bytes.
     """
-    parse = request_class.FromString
+    parse, steps, many = parser(request_class), edge.steps, name == "ProduceMany"
     yields, refusable = name == "ConsumeNAck", name in _REFUSABLE
     # A small ProduceMany may have a long answer, which cannot be refused any more.
-    uncounted = 0 if name == "ProduceMany" else _SMALL
+    uncounted = 0 if many else _SMALL
 
     async def behaviour(raw: bytes, context: Any, caller: str) -> bytes:
         if len(raw) <= uncounted:
-            answer = await answered(raw, context)
+            answer = await answered(raw, context, caller)
         else:
             with edge.budget.share(caller) as share:
                 await _take(share, len(raw), context)
-                answer = await answered(raw, context, share)
+                answer = await answered(raw, context, caller, share)
         if len(answer) > _SMALL:
             await keep(answer, context, caller)
         return answer
@@ -167,20 +147,24 @@ def _bind(request_class: Any, handler: Handler, name: str, edge: Edge) -> Behavi
             share.keep(len(answer))
         context.add_done_callback(lambda _context: share.give_back())
 
-    async def answered(raw: bytes, context: Any, share: Share | None = None) -> bytes:
+    async def answered(raw: bytes, context: Any, caller: str, share: Share | None = None) -> bytes:
         # Parsed here, because grpc answers INTERNAL for bytes that it cannot parse.
         try:
             request = parse(raw)
+            if share is not None and many:
+                check_records(request)
+        except errors.InvalidParameter as error:
+            await context.abort(status_of(error), str(error))
         except DecodeError:
             await context.abort(
                 grpc.StatusCode.INVALID_ARGUMENT,
                 f"malformed request: not a {request_class.DESCRIPTOR.name}",
             )
-        if share is not None and name == "ProduceMany":
+        if share is not None and many:
             # Many may be under way before the first one has an answer, which is counted only then.
-            await _take(share, _RESULT * len(getattr(request, "records", ())), context)
+            await _take(share, _RESULT * len(request.records), context)
         try:
-            answer = await handler(request, _Call(context))
+            answer = await handler(request, GrpcCall(context, share, steps, caller))
         except errors.PixyError as error:
             await context.abort(status_of(error), str(error), _retry_after(error))
         except Exception as error:

@@ -111,6 +111,12 @@ class _Call:
     def deliver(self, delivery: Any) -> None:
         self._context.add_done_callback(lambda _context: delivery.sent())
 
+    def hold(self, size: int) -> None:
+        pass
+
+    async def give_way(self) -> None:
+        pass
+
 
 def _bare(request_class: Any, handler: Any) -> Any:
     async def behaviour(raw: bytes, context: Any) -> Any:

@@ -11,11 +11,18 @@ import grpc
 import pytest
 
 from pixy.api.edge.budget import Budget
-from pixy.api.grpc.server import _REFUSABLE, _bind, _Call
+from pixy.api.edge.pace import Pace
+from pixy.api.grpc.call import GrpcCall
+from pixy.api.grpc.server import _REFUSABLE, _bind
 from pixy.api.handlers import Handlers
 from pixy.proto import kafkapixy_pb2 as pb
 
 LIMIT, LONG = 64 * 1024, 10_000
+
+
+def edge_with(budget: Budget) -> Any:
+    """What a method needs of the edge."""
+    return SimpleNamespace(budget=budget, steps=Pace(lambda: 0.0))
 
 
 class Aborted(Exception):
@@ -28,12 +35,13 @@ class Context:
     def __init__(self) -> None:
         self.callbacks: list[Callable[[Any], None]] = []
         self.aborted: Any = None
+        self.text = ""
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
         self.callbacks.append(callback)
 
-    async def abort(self, code: Any, _text: str, _metadata: Any = ()) -> None:
-        self.aborted = code
+    async def abort(self, code: Any, text: str, _metadata: Any = ()) -> None:
+        self.aborted, self.text = code, text
         raise Aborted
 
     def done(self) -> bool:
@@ -50,7 +58,7 @@ async def long_answer(_request: Any, _call: Any) -> Any:
 @pytest.mark.parametrize("name", ["ListTopics", "ConsumeNAck", "ProduceMany", "Produce"])
 async def test_answers_that_nobody_takes_leave_room_for_others(name: str) -> None:
     budget = Budget(LIMIT)
-    call = _bind(pb.ListTopicRq, long_answer, name, cast(Any, SimpleNamespace(budget=budget)))
+    call = _bind(pb.ProdManyRq, long_answer, name, edge_with(budget))
     contexts = [Context() for _ in range(10)]
     for each in contexts:
         try:
@@ -72,8 +80,8 @@ async def test_a_small_request_with_a_long_answer_is_refused_before_its_work() -
         begun.append(1)
         return pb.ConsRs(message=b"x" * LONG)
 
-    call = _bind(pb.ListTopicRq, works, "ProduceMany", cast(Any, SimpleNamespace(budget=budget)))
-    request = pb.ListTopicRq(cluster="c" * 500).SerializeToString()
+    call = _bind(pb.ProdManyRq, works, "ProduceMany", edge_with(budget))
+    request = pb.ProdManyRq(cluster="c" * 500).SerializeToString()
     refused = 0
     for _ in range(10):
         try:
@@ -92,7 +100,7 @@ async def test_the_answers_of_calls_under_way_have_room_before_they_begin() -> N
         await go.wait()
         return pb.ProdManyRs(results=[pb.ProdResult(partition=-1, offset=-1)] * len(request.records))
 
-    call = _bind(pb.ProdManyRq, works, "ProduceMany", cast(Any, SimpleNamespace(budget=budget)))
+    call = _bind(pb.ProdManyRq, works, "ProduceMany", edge_with(budget))
     request = pb.ProdManyRq(records=[pb.Record()] * 100).SerializeToString()
     contexts = [Context() for _ in range(10)]
     calls = [asyncio.create_task(call(request, each, "a")) for each in contexts]
@@ -112,7 +120,7 @@ def test_a_message_whose_answer_was_refused_is_given_back(code: Any, told: list[
     heard: list[str] = []
     delivery = SimpleNamespace(sent=lambda: heard.append("sent"), give_back=lambda: heard.append("back"))
     context = Context()
-    _Call(context).deliver(cast(Any, delivery))
+    GrpcCall(context, None, Pace(lambda: 0.0), "a").deliver(cast(Any, delivery))
     context.aborted = code  # an aborted call is done, too
     for callback in context.callbacks:
         callback(context)

@@ -1,0 +1,55 @@
+"""A gRPC call as the handlers of :mod:`pixy.api.handlers` see it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pixy.api.edge.budget import Share
+from pixy.api.edge.pace import Pace
+from pixy.engine.consume.long_polls import Delivery
+
+
+class GrpcCall:
+    """A :class:`pixy.api.handlers.Call` on a gRPC context.
+
+    Args:
+        context: grpc's.
+        share: of the byte budget, given back when the call ends; None: the request is too small to count.
+        steps: gives the steps of long requests their turns.
+        caller: whose step it is.
+    """
+
+    __slots__ = ("_caller", "_context", "_share", "_steps")
+
+    def __init__(self, context: Any, share: Share | None, steps: Pace, caller: str) -> None:
+        self._context = context
+        self._share = share
+        self._steps = steps
+        self._caller = caller
+
+    @property
+    def traceparent(self) -> str | None:
+        """The caller's W3C trace context, or None."""
+        found = dict(self._context.invocation_metadata() or ()).get("traceparent")
+        return found if isinstance(found, str) else None
+
+    def deliver(self, delivery: Delivery) -> None:
+        """See :class:`pixy.api.handlers.Call`."""
+        # After an abort a call is done, too; it has a code then.
+        self._context.add_done_callback(
+            lambda context: delivery.sent() if context.done() and not context.code() else delivery.give_back()
+        )
+
+    def hold(self, size: int) -> None:
+        """See :class:`pixy.api.batch_handlers.LongCall`."""
+        if self._share is not None:
+            self._share.take(size)
+
+    async def give_way(self) -> None:
+        """See :class:`pixy.api.batch_handlers.LongCall`."""
+        turn = self._steps.enter(self._caller)
+        if turn is not None:
+            await turn
+
+
+__all__ = ["GrpcCall"]
