@@ -6,6 +6,7 @@ bytes. Nearly all answers of this daemon have the same head but for the length a
 
 from __future__ import annotations
 
+import asyncio
 import time
 from email.utils import formatdate
 from typing import Final
@@ -17,6 +18,8 @@ from aiohttp.client_exceptions import ClientConnectionResetError
 from pixy.api.edge.http_request import SERVER, HttpRequest
 
 _BODILESS: Final = frozenset({204, 205, 304})
+PIECE: Final = 128 * 1024
+"""Bytes of an answer that are written in one turn of the loop. What the client does not take is then held once, not twice."""
 _MOST: Final = 256
 """Kinds of heads that are remembered."""
 _kinds: dict[tuple[int, str], bytes] = {}
@@ -68,19 +71,44 @@ class Answer(web.Response):
     async def write_eof(self, data: bytes = b"") -> None:
         """See :class:`aiohttp.web.StreamResponse`."""
         head, writer = self._head, self._payload_writer
+        long = self._body if isinstance(self._body, bytes) and len(self._body) > PIECE else None
         if head is None or writer is None:
-            await super().write_eof(data)
+            if long and not (self._eof_sent or self._must_be_empty_body or self._compressed_body):
+                await self._write_pieces(long)
+            else:
+                await super().write_eof(data)
             return
-        transport = writer.transport
-        if transport is None or transport.is_closing():
-            raise ClientConnectionResetError("Cannot write to closing transport")
-        whole = head + self._body if self._body else head  # type: ignore[operator]
-        writer.output_size += len(whole)
+        if long:
+            _send(writer, head)
+            for at in range(0, len(long), PIECE):
+                _send(writer, long[at : at + PIECE])
+                await writer.drain()
+                await asyncio.sleep(0)
+        else:
+            _send(writer, head + self._body if self._body else head)  # type: ignore[operator]
+            await writer.drain()
         self._body_length = writer.output_size
-        transport.write(whole)
-        await writer.drain()
         self._eof_sent = True
         self._head = self._req = self._payload_writer = None
+
+    async def _write_pieces(self, body: bytes) -> None:
+        """Write a long body behind a head of aiohttp's."""
+        for at in range(0, len(body), PIECE):
+            await self.write(body[at : at + PIECE])
+            await asyncio.sleep(0)
+        self._body = None  # it is written
+        try:
+            await super().write_eof()
+        finally:
+            self._body = body
+
+
+def _send(writer: AbstractStreamWriter, data: bytes) -> None:
+    transport = writer.transport
+    if transport is None or transport.is_closing():
+        raise ClientConnectionResetError("Cannot write to closing transport")
+    writer.output_size += len(data)
+    transport.write(data)
 
 
 def _made(key: tuple[int, str], reason: str) -> bytes | None:
@@ -101,4 +129,4 @@ def _end() -> bytes:
     return _date[1]
 
 
-__all__ = ["Answer"]
+__all__ = ["PIECE", "Answer"]

@@ -16,10 +16,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 
 from aiohttp import web
 
 from pixy.api.edge.budget import Budget, Share
+from pixy.api.edge.pace import STEPS, Pace
 from pixy.api.edge.proxies import TrustedProxies
 from pixy.api.restv1 import consumers, metadata, negotiation, operations, produce, reads
 from pixy.api.restv1.call import Call, error_answer
@@ -66,11 +68,15 @@ class RestV1:
     Args:
         engine: answers the requests.
         proxies: whose forwarding headers are believed; None: nobody's.
+        steps: gives the steps of long requests their turns.
     """
 
-    def __init__(self, engine: Engine, proxies: TrustedProxies | None = None) -> None:
+    def __init__(
+        self, engine: Engine, proxies: TrustedProxies | None = None, steps: Pace | None = None
+    ) -> None:
         self._engine = engine
         self._config = engine.config.rest
+        self._steps = steps or Pace(time.monotonic, STEPS)
         self.prefix = self._config.prefix.rstrip("/")
         """Below it every path is this API's; empty: there is none."""
         self.routes = make_routes()
@@ -164,7 +170,8 @@ class RestV1:
             raise match
         if match.cluster and not match.route.clustered:
             raise ApiError(NOT_FOUND)
-        call = Call(request, match, _negotiate(request, match.route), self._engine, share, self.peers)
+        negotiated = _negotiate(request, match.route)
+        call = Call(request, match, negotiated, self._engine, share, self.peers, self._steps)
         if match.cluster:
             self._engine.cluster(match.cluster)  # an unknown cluster is the first error to report
         return call

@@ -13,6 +13,7 @@ from aiohttp import web
 
 from pixy.api.edge.answers import Answer
 from pixy.api.edge.budget import Share
+from pixy.api.edge.pace import Pace
 from pixy.api.limits import MOST_PARAMETERS
 from pixy.api.restv1 import bodies, errors
 from pixy.api.restv1.errors import ApiError, ErrorKind
@@ -20,6 +21,7 @@ from pixy.api.restv1.negotiation import MOST, Negotiated
 from pixy.api.restv1.peers import Peers
 from pixy.api.restv1.routes import Match
 from pixy.config.model import Rest
+from pixy.engine import shares
 from pixy.engine.engine import Engine
 from pixy.engine.guarded import AnyCluster
 
@@ -53,6 +55,7 @@ class Call:
         cluster_name: the configured name of the request's cluster.
         share: the request's part of the byte budget; given back when the answer is written.
         peers: the daemons that own other consumer instances.
+        steps: gives the steps of long requests their turns.
     """
 
     __slots__ = (
@@ -67,6 +70,7 @@ class Call:
         "request",
         "route",
         "share",
+        "steps",
     )
 
     def __init__(
@@ -77,6 +81,7 @@ class Call:
         engine: Engine,
         share: Share,
         peers: Peers,
+        steps: Pace,
     ) -> None:
         self.request = request
         self.route = match.route
@@ -87,6 +92,7 @@ class Call:
         self.cluster_name = engine.config.cluster_name(match.cluster)
         self.share = share
         self.peers = peers
+        self.steps = steps
         self._delivery: Delivery | None = None
         self._query: dict[str, str] | None = None
 
@@ -94,6 +100,12 @@ class Call:
     def cluster(self) -> AnyCluster:
         """The request's cluster. Raises UnknownCluster."""
         return self.engine.cluster(self.cluster_name)
+
+    async def give_way(self) -> None:
+        """Let other requests have their turn."""
+        turn = self.steps.enter(shares.caller.get())
+        if turn is not None:
+            await turn
 
     # -- the request ------------------------------------------------------------------------------
 

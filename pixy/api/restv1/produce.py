@@ -1,7 +1,7 @@
 """The endpoints that produce: a request's records go to the topic's producer in one message.
 
 A correct binary request is decoded, base64 included, in one call into C. A request with an error is decoded
-again record by record, to report the bad records and to write the others.
+again record by record, to report the bad records and to write the others; so is a long one, with turns for others between.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import msgspec
 from aiohttp import web
 from msgspec import Meta, Raw, Struct
 
+from pixy.api.limits import STEP
 from pixy.api.restv1 import bodies, embedded, errors
 from pixy.api.restv1.call import Call
 from pixy.api.restv1.errors import ApiError, entry_code
@@ -22,6 +23,11 @@ from pixy.engine.produce.pending_records import Written
 from pixy.errors import InvalidParameter, KafkaError, PixyError, UnknownPartition, UnknownTopic
 from pixy.kafka.producer_messages import NO_OFFSET
 from pixy.kafka.record_headers import checked_headers
+
+_LONG = 2 << 20
+"""Bytes of a body that is decoded in one call, in some ten milliseconds."""
+_BYTES_PER_STEP = 512
+"""As many bytes of keys and values take as long as a header."""
 
 _PartitionNumber = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 _Timestamp = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -82,7 +88,7 @@ _loose = msgspec.json.Decoder(_LooseRequest)
 _encode = msgspec.json.Encoder().encode
 
 
-def decode(body: bytes, call: Call) -> list[Record | ApiError]:
+async def decode(body: bytes, call: Call) -> list[Record | ApiError]:
     """Decode the records of a request, in their order; an ApiError stands for each bad record.
 
     Args:
@@ -93,12 +99,12 @@ def decode(body: bytes, call: Call) -> list[Record | ApiError]:
         ApiError: 400, not JSON; 413, too many records; 422, a field is of another type, or there are no records; or
             every record is bad.
     """
-    if call.negotiated.request_format == "binary":
+    if call.negotiated.request_format == "binary" and len(body) <= _LONG:
         try:
-            return _some(_strict.decode(body).records, call)
+            return await _some(_strict.decode(body).records, call)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidParameter):
             pass  # decoded again below, record by record
-    return _decode_each(body, call)
+    return await _decode_each(body, call)
 
 
 def _check_count(records: Sequence[object] | None, call: Call) -> None:
@@ -108,12 +114,17 @@ def _check_count(records: Sequence[object] | None, call: Call) -> None:
         raise bodies.too_many(call.config)
 
 
-def _some(records: list[Record] | None, call: Call) -> list[Record | ApiError]:
+async def _some(records: list[Record] | None, call: Call) -> list[Record | ApiError]:
     _check_count(records, call)
     assert records is not None
+    step = 0
     for record in records:
         if record.headers:
+            step += len(record.headers)
             record.headers = _pairs(record.headers)
+            if step >= STEP:
+                step = 0
+                await call.give_way()
     return records  # type: ignore[return-value]  # nobody writes to this list
 
 
@@ -121,7 +132,7 @@ def _pairs(headers: list[_Header] | None) -> Any:
     return checked_headers((header.key, header.value) for header in headers) if headers else None
 
 
-def _decode_each(body: bytes, call: Call) -> list[Record | ApiError]:
+async def _decode_each(body: bytes, call: Call) -> list[Record | ApiError]:
     negotiated = call.negotiated
     if negotiated.request_format == "json":
         try:
@@ -131,13 +142,20 @@ def _decode_each(body: bytes, call: Call) -> list[Record | ApiError]:
     request = bodies.parse(b"{}" if bodies.is_empty(body) else body, _loose)
     _check_count(request.records, call)
     decoded: list[Record | ApiError] = []
-    v2 = negotiated.request_api == "v2"
+    form, v2 = negotiated.request_format, negotiated.request_api == "v2"
+    long = embedded.LONG if form == "binary" else len(body)
+    step = 0
     for loose in request.records or ():
+        key, value = loose.key, loose.value
         try:
             decoded.append(
                 Record(
-                    key=embedded.decode_value(loose.key, "key", negotiated.request_format, v2=v2),
-                    value=embedded.decode_value(loose.value, "value", negotiated.request_format, v2=v2),
+                    key=await embedded.decode_long(key, "key", call.give_way, v2=v2)
+                    if len(key) > long
+                    else embedded.decode_value(key, "key", form, v2=v2),
+                    value=await embedded.decode_long(value, "value", call.give_way, v2=v2)
+                    if len(value) > long
+                    else embedded.decode_value(value, "value", form, v2=v2),
                     partition=loose.partition,
                     timestamp=loose.timestamp,
                     headers=_pairs(loose.headers),
@@ -147,6 +165,10 @@ def _decode_each(body: bytes, call: Call) -> list[Record | ApiError]:
             decoded.append(error)
         except InvalidParameter as error:
             decoded.append(ApiError(errors.INVALID, str(error)))
+        step += 1 + len(loose.headers or ()) + len(value) // _BYTES_PER_STEP
+        if step >= STEP:
+            step = 0
+            await call.give_way()
     if all(isinstance(each, ApiError) for each in decoded):
         raise decoded[0]  # type: ignore[misc]
     return decoded
@@ -155,7 +177,7 @@ def _decode_each(body: bytes, call: Call) -> list[Record | ApiError]:
 async def produce(call: Call) -> web.StreamResponse:
     """Write the records of a request to a topic, or to one of its partitions."""
     partition = call.partition if "partition" in call.params else None
-    decoded = decode(await call.body(), call)
+    decoded = await decode(await call.body(), call)
     records = [each for each in decoded if type(each) is Record]
     if partition is not None:
         _set_partition(records, partition)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from aiohttp import web
+from msgspec import UNSET
 
+from pixy.api.limits import STEP
 from pixy.api.restv1 import errors
 from pixy.api.restv1.call import Call, to_integer
-from pixy.api.restv1.embedded import UnreadableHeaders, encode_records, encoded_size, record_view
+from pixy.api.restv1.embedded import (
+    RecordView,
+    UnreadableHeaders,
+    encode_records,
+    encoded_size,
+    record_view,
+)
 from pixy.api.restv1.errors import ApiError
 from pixy.api.restv1.negotiation import Format
 from pixy.api.restv1.routes import Route, Routes
@@ -21,7 +28,8 @@ from pixy.kafka.fetcher import Read
 _ONE = 1
 _MANY = 10_000
 _MAX_BYTES = 1_048_576
-_ON_LOOP = 1000
+_BYTES_PER_STEP = 512
+"""As many bytes of a record take as long as a header."""
 _NUMBER = re.compile(r"[+-]?[0-9]+\Z")
 
 
@@ -43,13 +51,13 @@ async def _fetch(call: Call, count: int) -> web.StreamResponse:
     read = _read(call, count)
     found = await call.cluster.fetch(read)
     embedded = call.negotiated.response_format or "binary"
-    call.share.take(sum(map(encoded_size, found)))
+    call.share.take(2 * sum(map(encoded_size, found)))  # the records, and their JSON text
     body = await render(call, found, embedded)
     return await call.answer(body, content_type=call.negotiated.records_type(embedded))
 
 
 async def render(call: Call, found: Sequence[Message], embedded: Format) -> bytes:
-    """The JSON document of these messages.
+    """The JSON document of these messages, made step by step.
 
     Args:
         call: the request.
@@ -57,18 +65,31 @@ async def render(call: Call, found: Sequence[Message], embedded: Format) -> byte
         embedded: the format of keys and values.
     """
     try:
-        return await _render(found, embedded, False)
+        return await _render(call, found, embedded, False)
     except UnreadableHeaders:
         await call.cluster.read_headers(found)
-        return await _render(found, embedded, True)
+        return await _render(call, found, embedded, True)
 
 
-async def _render(found: Sequence[Message], embedded: Format, lenient: bool) -> bytes:
-    def rendered() -> bytes:
-        return encode_records([record_view(message, embedded, lenient=lenient) for message in found])
-
-    # A record takes a microsecond, so a large answer is rendered in a thread.
-    return rendered() if len(found) <= _ON_LOOP else await asyncio.to_thread(rendered)
+async def _render(call: Call, found: Sequence[Message], embedded: Format, lenient: bool) -> bytes:
+    parts: list[bytes] = []
+    views: list[RecordView] = []
+    step = 0
+    for message in found:
+        view = record_view(message, embedded, lenient=lenient)
+        views.append(view)
+        step += 1 + (0 if view.headers is UNSET else len(view.headers)) + len(message) // _BYTES_PER_STEP
+        if step >= STEP:
+            parts += (b",", encode_records(views)[1:-1])
+            views, step = [], 0
+            await call.give_way()
+    if not parts:
+        return encode_records(views)
+    if views:
+        parts += (b",", encode_records(views)[1:-1])
+    parts[0] = b"["
+    parts.append(b"]")
+    return b"".join(parts)
 
 
 def _read(call: Call, count: int) -> Read:

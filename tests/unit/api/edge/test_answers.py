@@ -63,7 +63,7 @@ async def written(kind: type[web.Response], sent: bytes, **about: Any) -> tuple[
 
     connection, transport = connect(handler, Heads(1 << 20))
     connection.data_received(sent)
-    for _ in range(20):
+    for _ in range(30):
         await asyncio.sleep(0)
     found, ends = transport.written, transport.closing
     connection.connection_lost(None)
@@ -76,6 +76,9 @@ async def written(kind: type[web.Response], sent: bytes, **about: Any) -> tuple[
         {"body": b"{}"},
         {"body": b""},
         {"body": b"x" * 100_000},
+        {"body": b"x" * 300_000},
+        {"body": b"x" * 300_000, "headers": {**JSON, "Vary": "Accept"}},
+        {"body": b"x" * 300_000, "close": True},
         {"body": b"no", "status": 404},
         {"body": b"no", "status": 599},
         {"body": b"", "status": 204},
@@ -100,6 +103,31 @@ async def written(kind: type[web.Response], sent: bytes, **about: Any) -> tuple[
 async def test_an_answer_is_what_aiohttp_would_write(sent: bytes, about: Mapping[str, Any]) -> None:
     about = {"headers": JSON, **about}
     assert await written(Answer, sent, **about) == await written(web.Response, sent, **about)
+
+
+@pytest.mark.parametrize("more", [{}, {"Vary": "Accept"}])
+async def test_a_client_that_takes_nothing_leaves_a_long_answer_where_it_is(more: dict[str, str]) -> None:
+    """The transport, which would keep a copy, gets it piece by piece, and others have their turn between."""
+    body = bytes(range(256)) * 20_000
+
+    async def handler(_request: web.BaseRequest) -> web.StreamResponse:
+        return Answer(body=body, headers={**JSON, **more})
+
+    connection, transport = connect(handler, Heads(1 << 20))
+    connection.data_received(GET)
+    for _ in range(8):
+        await asyncio.sleep(0)
+    connection.pause_writing()
+    for _ in range(40):
+        await asyncio.sleep(0)
+    assert 0 < len(transport.written) <= 9 * 128 * 1024
+    connection.resume_writing()
+    for _ in range(80):
+        before = len(transport.written)
+        await asyncio.sleep(0)
+        assert len(transport.written) - before <= 2 * 128 * 1024
+    assert transport.written.endswith(b"\r\n\r\n" + body)
+    connection.connection_lost(None)
 
 
 async def test_a_header_that_would_begin_another_is_refused() -> None:
