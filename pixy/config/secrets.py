@@ -17,7 +17,11 @@ from pixy.errors import ConfigError
 
 MASK = "********"
 _SECRET = re.compile(r"(password|passphrase|secret|token|api_?key|credential)s?\Z", re.IGNORECASE)
-_USER_INFO = re.compile(r"(?<=://)[^/@\s]+(?=@)")
+_USER_INFO = re.compile(r"(?<=://)\S+(?=@)")
+_QUERY = re.compile(
+    r"(?<=[?&])([^=&\s]*(?:token|secret|password|key|credential|sig|code|auth)[^=&\s]*)=[^&\s]+",
+    re.IGNORECASE,
+)
 
 
 def read_files(app: Any, origins: Origins) -> None:
@@ -57,5 +61,8 @@ def sections(section: Any, path: str = "") -> Iterator[tuple[Any, str]]:
 
 
 def masked(name: str, text: str) -> str:
-    """Return a text as it may be shown: secrets are masked, and so are users and passwords in URLs."""
-    return MASK if text and _SECRET.search(name) else _USER_INFO.sub(MASK, text)
+    """Return a text as it may be shown: secrets are masked, and so are users, passwords and tokens in URLs."""
+    if text and _SECRET.search(name):
+        return MASK
+    shown = _USER_INFO.sub(MASK, text)
+    return _QUERY.sub(rf"\1={MASK}", shown) if "://" in shown else shown

@@ -8,12 +8,14 @@ import os
 import re
 import ssl
 import typing
+from urllib.parse import urlsplit
 
 from pixy.config import files, model, validate_security
 from pixy.config.addresses import is_broker, split_address
 from pixy.config.client_id import VALID
 from pixy.config.exposure import address_problem, exposure_problem
 from pixy.config.load import check_kafka_version
+from pixy.config.secrets import MASK
 from pixy.errors import ConfigError
 
 PARTITIONERS = ("hash", "random", "roundrobin")
@@ -23,7 +25,8 @@ GROUP_PROTOCOLS = ("classic", "consumer")
 ZOOKEEPER_CHROOT = re.compile(r"(/[A-Za-z0-9._-]+)*/?\Z")
 SASL_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 TOPIC = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z")
-_USER_INFO = re.compile(r"[^/\s]*@")
+_USER_INFO = re.compile(r"\A(\w+://)?\S*@")
+"""All before the last ``@``: a password may have a ``/`` in it, though no URL allows that."""
 HOST = re.compile(r"(\*|\.?[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)\Z")
 UNIX_MODE = re.compile(r"0?[0-7]{3}\Z")
 SEVERITIES = ("debug", "info", "warning", "error")
@@ -78,7 +81,7 @@ def _logger_problem(logger: model.Logger) -> str:
         return f"logging severity {logger.severity!r} of {logger.name} is not one of {', '.join(SEVERITIES)}"
     address = logger.params.get("addr", model.SYSLOG)
     if logger.name == "syslog" and not _is_host_and_port(address):
-        return f"logging addr {address!r} of syslog must be host:port, such as {model.SYSLOG}"
+        return f"logging addr {_without_user(address)!r} of syslog must be host:port, such as {model.SYSLOG}"
     return ""
 
 
@@ -158,7 +161,9 @@ def _seed_peers_problem(entries: list[str]) -> str:
     if not peers:
         return "must name at least one broker"
     wrong = next((peer for peer in peers if not is_broker(peer)), None)
-    return "" if wrong is None else f"{wrong!r} is not host:port, such as kafka1:9092 or [::1]:9092"
+    if wrong is None:
+        return ""
+    return f"{_without_user(wrong)!r} is not host:port, such as kafka1:9092 or [::1]:9092"
 
 
 KAFKA_ERROR_CODES = (50001, 50002)
@@ -186,9 +191,25 @@ def _peers_problem(rest: model.Rest) -> str:
     urls = {"rest.advertised_url": rest.advertised_url} if rest.advertised_url else {}
     urls |= {f"rest.peers.{name}": url for name, url in rest.peers.items()}
     for name, url in urls.items():
-        if not url.startswith(("http://", "https://")) or not url.partition("//")[2].strip("/"):
-            return f"{name} {_USER_INFO.sub('', url)!r} must be a base URL such as http://host:19092"
+        if not _is_base_url(url):
+            hint = " (a / in a password is written %2F)" if "@" in url else ""
+            return f"{name} {_without_user(url)!r} must be a base URL such as http://host:19092{hint}"
     return ""
+
+
+def _is_base_url(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return False
+    # An @ behind a / means a password with a / in it, which would be taken for a path and shown.
+    return bool(url.startswith(("http://", "https://")) and host and "@" not in parts.path)
+
+
+def _without_user(address: str) -> str:
+    """An address for an error, without the user and password that may stand in it."""
+    return _USER_INFO.sub(rf"\1{MASK}@", address)
 
 
 def _zookeeper_problem(proxy: model.Proxy) -> str:

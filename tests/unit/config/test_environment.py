@@ -266,6 +266,22 @@ class TestSecrets:
         app, origins = loaded({"KAFKA_PIXY_REST__PEERS__A": "http://me:hunter2@host:1"})
         assert "hunter2" not in as_yaml(app, origins) and "@host:1" in as_yaml(app, origins)
 
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "https://me:hunter2/x@host:1/keys",
+            "https://host:1/keys?v=1&access_token=hunter2",
+            "http://host?KEY=hunter2",
+        ],
+    )
+    def test_urls_show_no_password_with_a_slash_and_no_token(self, url: str) -> None:
+        app, origins = loaded({"KAFKA_PIXY_AUTH__JWT__JWKS_URL": url})
+        assert "hunter2" not in as_yaml(app, origins) and "host" in as_yaml(app, origins)
+
+    def test_other_parts_of_urls_are_shown(self) -> None:
+        app, origins = loaded({"KAFKA_PIXY_AUTH__JWT__JWKS_URL": "https://host:1/keys?p=policy&v=2"})
+        assert "https://host:1/keys?p=policy&v=2" in as_yaml(app, origins)
+
 
 class TestShow:
     def test_what_is_shown_is_a_configuration(self) -> None:

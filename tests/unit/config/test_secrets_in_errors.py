@@ -22,6 +22,11 @@ from pixy.errors import ConfigError
         "rest: {node_id: a, peers: {b: 'user:hunter2@host'}}\nproxies: {a: }",
         "rest: {node_id: a, peers: {b: 'ftp://user:hunter2@host'}}\nproxies: {a: }",
         "rest: {advertised_url: 'https:/user:hunter2@host'}\nproxies: {a: }",
+        "rest: {node_id: a, peers: {b: 'http://user:hunter2/x@host:80'}}\nproxies: {a: }",
+        "rest: {node_id: a, peers: {b: 'http://user:80/hunter2@host:80'}}\nproxies: {a: }",
+        "proxies: {a: {kafka: {seed_peers: ['user:hunter2@host:9092']}}}",
+        "proxies: {a: {kafka: {seed_peers: ['SASL_SSL://user:hunter2/x@host:9092']}}}",
+        "logging: [{name: syslog, params: {addr: 'user:hunter2@host'}}]\nproxies: {a: }",
     ],
 )
 def test_an_error_keeps_secrets_back(text: str) -> None:
