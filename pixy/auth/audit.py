@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from pixy.auth.buckets import TokenBucket
-from pixy.auth.principal import Caller
+from pixy.auth.principal import Caller, traceparent
 from pixy.auth.rules import MAX_NAME, Access
 from pixy.config.security import Audit
 from pixy.errors import Limited, PixyError, Unauthenticated
@@ -99,7 +99,7 @@ class AuditLog:
                 {
                     "result": "Unauthenticated",
                     "address": address,
-                    "trace": trace[:MAX_NAME],
+                    "trace": traceparent(trace),
                     "reason": error.reason,
                     "error": str(error),
                 }
@@ -124,7 +124,7 @@ class AuditLog:
                 "topic": access.topic and access.topic[:MAX_NAME],
                 "group": access.group and access.group[:MAX_NAME],
                 "address": caller.address,
-                "trace": caller.trace[:MAX_NAME],
+                "trace": traceparent(caller.trace),
                 **more,
             }
         )

@@ -10,6 +10,7 @@ of the time of a frozen dataclass.
 from __future__ import annotations
 
 import math
+import re
 from contextvars import ContextVar
 from typing import Final, NamedTuple
 
@@ -17,6 +18,16 @@ from pixy.errors import Unauthenticated
 
 MAX_NAME: Final = 255
 """Characters of a name without its kind."""
+
+
+_TRACEPARENT: Final = re.compile(
+    "(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII
+)
+
+
+def traceparent(text: str) -> str:
+    """Return a W3C ``traceparent`` for a log; empty if a client has sent another text in its place."""
+    return text if text and _TRACEPARENT.fullmatch(text) else ""
 
 
 class Principal(NamedTuple):
@@ -94,4 +105,4 @@ def checked_name(kind: str, name: object) -> str:
     return f"{kind}:{name}"
 
 
-__all__ = ["ANONYMOUS", "Caller", "Credentials", "Principal", "checked_name", "current"]
+__all__ = ["ANONYMOUS", "Caller", "Credentials", "Principal", "checked_name", "current", "traceparent"]

@@ -14,6 +14,7 @@ from pixy.auth.patterns import AnyOf, Who
 from pixy.auth.principal import Principal
 from pixy.config.security import VERBS, Rule
 from pixy.errors import ConfigError, Forbidden
+from pixy.escaping import escaped
 
 _MAX_CACHED: Final = 10_000
 MAX_NAME: Final = 255
@@ -135,7 +136,7 @@ class Rules:
     def check(self, principal: Principal, access: Access) -> None:
         """Raise Forbidden unless a principal may do something."""
         if not self.allows(principal, access):
-            raise Forbidden(f"{principal.name} may not {access}")
+            raise Forbidden(escaped(f"{principal.name} may not {access}"))
 
     def knows_cluster(self, principal: Principal, cluster: str) -> bool:
         """Whether a principal may do anything in a cluster, and so may hear whether it exists."""

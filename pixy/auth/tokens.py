@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -72,7 +73,7 @@ class Tokens:
         if known is not None and now < known[1]:
             return known
         claims = self._claims(token, now)
-        found = self._principal(claims), float(claims["exp"]) + self._config.clock_skew
+        found = self._principal(claims), _end(claims["exp"]) + self._config.clock_skew
         if len(self._cache) >= self._config.max_cached:
             del self._cache[next(iter(self._cache))]
         self._cache[key] = found
@@ -113,6 +114,17 @@ class Tokens:
         if len(groups) > MAX_GROUPS:
             raise Unauthenticated(f"the token names more than {MAX_GROUPS} groups", "bad_claims")
         return Principal(name, frozenset(each for each in groups if isinstance(each, str)))
+
+
+def _end(claim: Any) -> float:
+    """The end of a token in seconds since 1970; a number of JSON may be larger than any float. Raises Unauthenticated."""
+    try:
+        end = float(claim)
+    except (OverflowError, TypeError, ValueError):
+        end = math.inf
+    if not math.isfinite(end):
+        raise Unauthenticated("the token's claims do not fit: exp is no time", "bad_claims")
+    return end
 
 
 __all__ = ["MAX_TOKEN", "Tokens", "UnknownTokenKey"]

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from pixy.auth.buckets import TokenBucket
-from pixy.auth.principal import Caller
+from pixy.auth.principal import Caller, traceparent
 from pixy.config import model
 from pixy.config.security import AccessLog as Config
 from pixy.errors import StartError
@@ -106,7 +106,7 @@ class AccessLog:
                 "status": status,
                 "principal": None if caller is None else caller.principal.name,
                 "address": address,
-                "trace": trace[:MAX_TEXT],
+                "trace": traceparent(trace),
                 "ms": round((self.clock() - began) * 1000, 3),
                 "error": error[:MAX_TEXT],
             }

@@ -29,6 +29,7 @@ from pixy.errors import (
     StartError,
     Unauthenticated,
 )
+from pixy.escaping import escaped
 from pixy.kafka import settings
 from pixy.kafka.line_producer import LineProducer
 
@@ -148,7 +149,7 @@ class Guard:
         if len(cluster) > LONGEST:
             raise InvalidParameter(f"a name is longer than {LONGEST} characters")
         if not self.rules.knows_cluster(caller.principal, cluster):
-            error = Forbidden(f"{caller.principal.name} may not use cluster {cluster[:MAX_NAME]}")
+            error = Forbidden(escaped(f"{caller.principal.name} may not use cluster {cluster[:MAX_NAME]}"))
             self.note_refusal(caller, cluster, error)
             raise error
 

@@ -53,6 +53,13 @@ class GuardedInstances:
     def _to(self, verb: str, topic: str | None, group: str) -> Access:
         return Access(verb, self._cluster, topic, group)
 
+    def check_group(self, group: str) -> None:
+        """Raise Forbidden if the caller may do nothing with instances of a group, before another daemon is asked for one."""
+        verbs = ("consume", "ack", "describe")
+        if not any(self._guard.allows(self._caller, self._to(verb, None, group)) for verb in verbs):
+            with self._guard.begin(self._caller, self._to("consume", None, group)):
+                pass  # refused, and recorded
+
     async def create(self, group: str, name: str | None, spec: InstanceSpec) -> str:
         """Create an instance: ``consume`` on the group, and ``ack`` if it commits by itself."""
         wanted = [self._to("consume", None, group)]

@@ -54,6 +54,8 @@ async def _create(call: Call) -> web.StreamResponse:
     group = group_id(call.params["group"])
     body = await call.body()
     name, spec = parse_options(body, call.cluster.proxy.instances)
+    if call.peers.owner(group, name) is not None:
+        call.cluster.instances.check_group(group)
     forwarded = await call.peers.forward(call.request, group, name, body, creates=True)
     if forwarded is not None:
         return forwarded
@@ -62,12 +64,19 @@ async def _create(call: Call) -> web.StreamResponse:
     return await call.json({"id": made, "url": uri, "instance_id": made, "base_uri": uri})
 
 
-def _of_instance(answer: Answer) -> Callable[[Call], Awaitable[web.StreamResponse]]:
-    """A handler that answers if this daemon owns the instance, and else forwards to its owner."""
+def _of_instance(answer: Answer, *, own: bool = False) -> Callable[[Call], Awaitable[web.StreamResponse]]:
+    """A handler that answers if this daemon owns the instance, and else forwards to its owner.
+
+    Args:
+        answer: answers.
+        own: whether the request needs no right but the instance.
+    """
 
     async def handler(call: Call) -> web.StreamResponse:
         body = await call.body()
         params = call.params
+        if not own and call.peers.owner(params["group"], params["instance"]) is not None:
+            call.cluster.instances.check_group(params["group"])
         forwarded = await call.peers.forward(call.request, params["group"], params["instance"], body)
         if forwarded is not None:
             return forwarded
@@ -119,7 +128,7 @@ async def _read(call: Call, topic: str | None) -> web.StreamResponse:
     records = batch.records
     embedded: Format = "json" if batch.format == "json" else "binary"
     # Taken only now, so that waiting reads hold nothing. Records that do not fit are given back.
-    call.share.take(batch.size * 4 // 3 + _RECORD_COST * len(records))
+    call.share.take(2 * (batch.size * 4 // 3 + _RECORD_COST * len(records)))  # and their JSON text
     body = await render(call, records, embedded)
     return await call.answer(body, content_type=call.negotiated.records_type(embedded))
 
@@ -248,7 +257,7 @@ def add_routes(routes: Routes) -> None:
     routes.add(Route("GET", f"{short}/{{topic}}", read, answers="records"))
     routes.add(Route("GET", f"{short}/offsets", read, answers="records"))
     for path in (instance, short):
-        routes.add(Route("DELETE", path, _of_instance(_delete)))
+        routes.add(Route("DELETE", path, _of_instance(_delete, own=True)))
         routes.add(Route("POST", f"{path}/offsets", _of_instance(_commit), reads_body=True))
     routes.add(Route("GET", f"{instance}/records", _of_instance(_records), answers="records", only="v2"))
     for method, path, answer in (
@@ -266,7 +275,7 @@ def add_routes(routes: Routes) -> None:
             Route(
                 method,
                 f"{instance}/{path}",
-                _of_instance(answer),
+                _of_instance(answer, own=answer in (_get_subscription, _unsubscribe, _get_assignment)),
                 only="v2",
                 reads_body=method == "POST",
             )

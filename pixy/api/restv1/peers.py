@@ -8,6 +8,8 @@ daemons, and finding its owner takes no lookup.
 from __future__ import annotations
 
 import hashlib
+import logging
+import os
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -26,6 +28,8 @@ from pixy.config.model import Rest
 from pixy.engine import shares
 from pixy.engine.instances.registry import node_of
 from pixy.engine.shares import Shares
+
+logger = logging.getLogger("pixy.api")
 
 _HOP_BY_HOP = frozenset(
     {
@@ -220,7 +224,7 @@ class Peers:
                 raise ConnectionError(f"peer {owner}: {error}") from error
             raise ApiError(
                 errors.UNAVAILABLE,
-                f"the consumer instance belongs to node {owner}, which cannot be reached: {error}",
+                f"the consumer instance belongs to node {owner}, which cannot be reached: {_reason(error)}",
             ) from error
 
     def _headers(self, request: web.BaseRequest, owner: str, url: str, body: bytes) -> CIMultiDict[str]:
@@ -278,6 +282,15 @@ class Peers:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
+
+
+def _reason(error: Exception) -> str:
+    """Why a peer cannot be reached, without its address: that is none of the client's business."""
+    logger.info("%s", error)
+    number = error.errno if isinstance(error, OSError) else None
+    if number:
+        return os.strerror(number)
+    return "it does not answer in time" if isinstance(error, TimeoutError) else "the connection has failed"
 
 
 def _weight(node: str, group: str, name: str) -> bytes:

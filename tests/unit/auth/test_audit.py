@@ -18,7 +18,8 @@ from pixy.auth.rules import Access
 from pixy.config.security import Audit
 from pixy.errors import Forbidden, Limited, Unauthenticated
 
-CALLER = Caller(Principal("key:app"), "10.0.0.1:5", "00-abc-def-01")
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+CALLER = Caller(Principal("key:app"), "10.0.0.1:5", TRACE)
 ADMIN = Access("admin", "main", "orders", "g")
 
 
@@ -49,7 +50,7 @@ def test_a_line_says_who_did_what_and_what_came_of_it(tmp_path: Path) -> None:
     found.log.done(CALLER, Access("describe", "main"), 1.0, Forbidden("no"))
     found.log.refused(CALLER, ADMIN, Forbidden("key:app may not"))
     found.log.unauthenticated("10.0.0.2:1", "", Unauthenticated("the token has expired", "expired"))
-    who = {"principal": "key:app", "address": "10.0.0.1:5", "trace": "00-abc-def-01"}
+    who = {"principal": "key:app", "address": "10.0.0.1:5", "trace": TRACE}
     what = {"verb": "admin", "cluster": "main", "topic": "orders", "group": "g"}
     at = {"time": "2030-03-17T17:46:40.250Z"}
     assert found.lines() == [
@@ -160,6 +161,19 @@ def test_a_disk_that_takes_nothing_costs_records_and_no_more(
     results = [(line["result"], line.get("count")) for line in found.lines()]
     assert results == [("dropped", 1), ("ok", None)]
     assert caplog.text.count("No space left on device") == 1
+
+
+@pytest.mark.parametrize(
+    "trace",
+    ["x", "00-abc-def-01", TRACE.upper(), TRACE + "-x", "ff" + TRACE[2:], f"00-{'0' * 32}-{'1' * 16}-01"],
+)
+def test_what_is_no_traceparent_is_left_out(tmp_path: Path, trace: str) -> None:
+    found = Log(tmp_path)
+    found.log.start()
+    found.log.done(Caller(Principal("key:app"), "a", trace), ADMIN, 0.0, None)
+    found.log.unauthenticated("a", trace, Unauthenticated("no", "no"))
+    found.log.unauthenticated("a", TRACE, Unauthenticated("no", "no"))
+    assert [line.get("trace") for line in found.lines()] == [None, None, TRACE]
 
 
 def test_text_of_clients_is_ascii_in_the_file(tmp_path: Path) -> None:

@@ -41,6 +41,13 @@ def test_without_rules_everybody_may_do_everything_and_with_one_nobody_else_may_
         rules.check(APP, Access("consume", "c", "orders", "g"))
 
 
+def test_a_refusal_turns_no_text_around() -> None:
+    rules = Rules([rule()], {})
+    with pytest.raises(Forbidden) as refused:
+        rules.check(APP, Access("consume", "c", "b\u202e\x1b[31m", "g\n"))
+    assert str(refused.value) == r"key:app may not consume topic b\u202e\u001b[31m as group g\n in cluster c"
+
+
 @pytest.mark.parametrize(
     ("pattern", "name", "matches"),
     [

@@ -66,6 +66,8 @@ def test_groups_and_another_name(groups: Any) -> None:
         {"exp": "soon"},
         {"exp": float("nan")},
         {"exp": True},
+        {"exp": 10**400},
+        {"exp": float("inf")},
         {"sub": None},
         {"sub": ""},
         {"sub": 7},

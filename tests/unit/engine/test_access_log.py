@@ -54,6 +54,16 @@ def test_a_share_of_the_requests_and_every_refusal_has_a_line(
     assert [line["status"] for line in written(path)] == [200] * kept + [401] * 10
 
 
+def test_what_is_no_traceparent_is_left_out(tmp_path: Path) -> None:
+    path, trace = tmp_path / "log", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    log = AccessLog(Config(str(path)), lambda: 0.0, Clock())
+    log.start()
+    for sent in ("any text", trace, ""):
+        log.answered("rest", "GET", "/", 200, 0.0, refused=False, address="a", trace=sent)
+    log.stop()
+    assert [line.get("trace") for line in written(path)] == [None, trace, None]
+
+
 def test_refusals_do_not_fill_the_disk(tmp_path: Path) -> None:
     path, clock = tmp_path / "log", Clock()
     log = AccessLog(Config(str(path), max_queued=100_000), lambda: 0.0, clock)

@@ -44,6 +44,12 @@ def test_names_that_kafka_takes_in_no_request_reach_no_pattern(
             guard.begin(CALLER, wrong if at == "group" else Access("describe", "c", long))
 
 
+def test_the_name_of_a_cluster_is_escaped(guard: Guard) -> None:
+    guard.rules = Rules([Rule(["key:b"], ["*"], topics=["*"])], {})
+    with pytest.raises(Forbidden, match=r"^key:a may not use cluster x\\u202e$"):
+        guard.admit(CALLER, "x\u202e")
+
+
 def test_what_is_refused_takes_no_place_among_groups_and_topics(guard: Guard) -> None:
     for number in range(5):
         with pytest.raises(Forbidden):

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import collections
+import errno
+from types import SimpleNamespace
+from typing import Any
 
+import aiohttp
 import pytest
 
-from pixy.api.restv1.peers import Peers
+from pixy.api.restv1 import consumers
+from pixy.api.restv1.peers import Peers, _reason
+from pixy.auth.principal import Caller, Principal
 from pixy.config import load_text, validate
-from pixy.config.model import Rest
+from pixy.config.model import App, Proxy, Rest
+from pixy.config.security import Rule
+from pixy.engine.guard import Guard
+from pixy.engine.guarded_instances import GuardedInstances
 from pixy.engine.instances.registry import generated_name, node_of
-from pixy.errors import ConfigError
+from pixy.errors import ConfigError, Forbidden
 
 NODES = {name: f"http://{name}.example:19092/" for name in ("a", "b-1", "c.x")}
 
@@ -87,3 +96,73 @@ def test_a_daemon_without_peers_owns_every_instance() -> None:
 def test_bad_peer_settings(rest: str, problem: str) -> None:
     with pytest.raises(ConfigError, match=problem.replace("(", r"\(")):
         validate(load_text(f"rest: {rest}\nproxies: {{default: {{}}}}\n"))
+
+
+async def _nothing_forwarded(*_args: Any, **_named: Any) -> None:
+    raise Reached
+
+
+class Reached(Exception):
+    """The owner was asked."""
+
+
+def call_of(principal: str, name: str) -> Any:
+    """A request about an instance of another daemon; ``reader`` may consume in the group, and nobody else anything."""
+    app = App(proxies={"c": Proxy()})
+    app.auth.enabled = app.auth.anonymous = True
+    app.rules = [
+        Rule(["key:reader"], ["consume"], topics=["*"], groups=["g"]),
+        Rule(["key:other"], ["*"], topics=["*"], groups=["x"]),
+    ]
+    caller = Caller(Principal(principal))
+    instances = GuardedInstances(SimpleNamespace(), Guard(app), caller, "c")  # type: ignore[arg-type]
+    found = peers("a")
+    found.forward = _nothing_forwarded  # type: ignore[method-assign, assignment]
+
+    async def body() -> bytes:
+        return b'{"name": "%s"}' % name.encode()
+
+    return SimpleNamespace(
+        params={"group": "g", "instance": name},
+        peers=found,
+        request=None,
+        body=body,
+        cluster=SimpleNamespace(instances=instances, proxy=Proxy()),
+    )
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [
+        consumers._create,
+        consumers._of_instance(consumers._records),
+        consumers._of_instance(consumers._commit),
+    ],
+)
+async def test_rules_are_asked_before_the_owner(handler: Any) -> None:
+    name = next(f"n{at}" for at in range(100) if peers("a").owner("g", f"n{at}"))
+    with pytest.raises(Forbidden, match="key:other may not consume as group g"):
+        await handler(call_of("key:other", name))
+    with pytest.raises(Reached):
+        await handler(call_of("key:reader", name))
+
+
+async def test_an_instance_may_be_deleted_by_its_owner_whatever_the_rules_are_by_now() -> None:
+    name = next(f"n{at}" for at in range(100) if peers("a").owner("g", f"n{at}"))
+    with pytest.raises(Reached):
+        await consumers._of_instance(consumers._delete, own=True)(call_of("key:other", name))
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (
+            ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('10.0.0.7', 19092)"),
+            "Connection refused",
+        ),
+        (TimeoutError("10.0.0.7"), "it does not answer in time"),
+        (aiohttp.ServerDisconnectedError("10.0.0.7"), "the connection has failed"),
+    ],
+)
+def test_a_client_does_not_hear_the_address_of_a_peer(error: Exception, text: str) -> None:
+    assert _reason(error) == text
