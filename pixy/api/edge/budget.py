@@ -101,6 +101,10 @@ class Share:
         self.give_back()
         self.hold(min(size, self._budget.room(self._caller)))
 
+    def hold_more(self, size: int) -> None:
+        """Hold ``size`` more bytes that exist as well; as in :meth:`keep`, no more of them count than the caller may have."""
+        self.hold(self.held + min(size, self._budget.room(self._caller)))
+
     def __enter__(self) -> Share:
         return self
 

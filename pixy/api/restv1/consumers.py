@@ -128,7 +128,9 @@ async def _read(call: Call, topic: str | None) -> web.StreamResponse:
     records = batch.records
     embedded: Format = "json" if batch.format == "json" else "binary"
     # Taken only now, so that waiting reads hold nothing. Records that do not fit are given back.
-    call.share.take(2 * (batch.size * 4 // 3 + _RECORD_COST * len(records)))  # and their JSON text
+    size = batch.size * 4 // 3 + _RECORD_COST * len(records)
+    call.share.take(size)
+    call.share.hold_more(size)  # the records beside their JSON text, until it is made
     body = await render(call, records, embedded)
     return await call.answer(body, content_type=call.negotiated.records_type(embedded))
 

@@ -51,7 +51,9 @@ async def _fetch(call: Call, count: int) -> web.StreamResponse:
     read = _read(call, count)
     found = await call.cluster.fetch(read)
     embedded = call.negotiated.response_format or "binary"
-    call.share.take(2 * sum(map(encoded_size, found)))  # the records, and their JSON text
+    size = sum(map(encoded_size, found))
+    call.share.take(size)
+    call.share.hold_more(size)  # the records beside their JSON text, until it is made
     body = await render(call, found, embedded)
     return await call.answer(body, content_type=call.negotiated.records_type(embedded))
 
