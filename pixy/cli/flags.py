@@ -150,6 +150,8 @@ def _parse(args: Sequence[str]) -> argparse.Namespace:
         close = difflib.get_close_matches(args[0], [*COMMANDS, *PROGRAMS, "serve"], 1)
         meant = f", did you mean {close[0]!r}?" if close else ""
         raise UsageError(f"unknown command {args[0]!r}{meant} (see --help)")
+    if len([each for each in args if each.partition("=")[0] in ("-config", "--config")]) > 1:
+        raise UsageError("bad command line: --config is given twice: name one file (see --help)")
     try:
         found = make_parser().parse_args(args)
     except UsageError as error:

@@ -45,6 +45,12 @@ def _lifetime(text: str) -> float:
     return seconds
 
 
+def _hash(text: str) -> str:
+    if not text:
+        raise argparse.ArgumentTypeError("it is empty: give the beginning of a hash, as `list` shows it")
+    return text
+
+
 def make_parser() -> argparse.ArgumentParser:
     """Return the command's parser."""
     parser = Parser(
@@ -64,7 +70,7 @@ def make_parser() -> argparse.ArgumentParser:
         "remove", help="remove all keys of a name, or one of them", examples=_REMOVE, exits=_EXITS
     )
     remove.add_argument("name", help="whose keys they are")
-    remove.add_argument("--hash", default="", help="the beginning of the hash, as `list` shows it")
+    remove.add_argument("--hash", type=_hash, help="the beginning of the hash, as `list` shows it")
     shown = commands.add_parser("list", help="list names, hashes and expiries", examples=_LIST, exits=_EXITS)
     for each in (new, remove, shown):
         each.add_argument("--file", type=Path, required=True, help="the file of keys")
@@ -94,15 +100,25 @@ def _new(args: argparse.Namespace) -> int:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - 1))
         broken = size > 0 and file.read(1) != b"\n"
+        _show(key)  # first: a hash whose key nobody has seen would stay in the file
         file.write(b"\n" * broken + stored.line().encode() + b"\n")
-    print(key)
     return 0
+
+
+def _show(key: str) -> None:
+    try:
+        print(key, flush=True)
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise ConfigError(
+            f"the key could not be shown, so it was not added: standard output: {why}"
+        ) from None
 
 
 def _remove(args: argparse.Namespace) -> int:
     stored = load_keys(str(args.file)).stored
     lines = args.file.read_text(encoding="utf-8").splitlines()
-    gone = [each for each in stored if each.name == args.name and each.digest.startswith(args.hash)]
+    gone = [each for each in stored if each.name == args.name and each.digest.startswith(args.hash or "")]
     if not gone:
         raise ConfigError(f"{args.file} has no such key of {args.name}")
     digests = {f"sha256:{each.digest}" for each in gone}

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 EXIT_INTERRUPTED = 130
+_SHOWS = frozenset(("-h", "-help", "--help", "-version", "--version"))
+"""Flags of the daemon with which it prints something, and ends."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -23,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from pixy.cli.importing import ending, importing
 
         if argv is None:  # a test has streams of its own
-            streams.prepare(results=bool(args) and args[0] in (*COMMANDS, *PROGRAMS))
+            streams.prepare(results=_has_results(args))
         with importing():
             command = _command(args)
         code = streams.guarded(command, args)
@@ -32,6 +34,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED  # before a command has begun to listen to signals
+
+
+def _has_results(args: list[str]) -> bool:
+    """Whether what goes to standard output is what the command line asks for; a daemon's log is not."""
+    return bool(args) and (args[0] in (*COMMANDS, *PROGRAMS, "help") or not _SHOWS.isdisjoint(args))
 
 
 def _command(args: list[str]) -> Callable[[], int]:

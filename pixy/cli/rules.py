@@ -75,9 +75,12 @@ def run(argv: Sequence[str]) -> int:
         print(f"kafka-pixy rules: {' '.join(str(error).split())}", file=sys.stderr)
         return EXIT_USAGE
     asked = args.resource
-    access = Access(
-        args.verb, app.cluster_name(asked.get("cluster", "")), asked.get("topic"), asked.get("group")
-    )
+    cluster = app.cluster_name(asked.get("cluster", ""))
+    if cluster not in app.proxies:
+        text = f"cluster {cluster!r} is not in {args.config}: it has {', '.join(app.proxies)}"
+        print(escaped(f"kafka-pixy rules: {text}"), file=sys.stderr)
+        return EXIT_USAGE
+    access = Access(args.verb, cluster, asked.get("topic"), asked.get("group"))
     principal = Principal(args.principal, frozenset(filter(None, args.groups.split(","))))
     for line in rules.explain(principal, access):
         print(line)

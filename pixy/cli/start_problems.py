@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 
 from pixy.auth.authenticator import Authenticator
@@ -33,7 +34,42 @@ def listener_problem(app: App) -> str:
             split_address(address)
         except ValueError:
             return f"{key} {address}: is not host:port: name an address such as 127.0.0.1:19091"
+    return _shared_address({**addresses, "unix_addr": app.unix_addr})
+
+
+def _shared_address(addresses: dict[str, str]) -> str:
+    """Describe the first address that another listener has already; empty if there is none."""
+    known: dict[str, str] = {}
+    for key, address in addresses.items():
+        for other, taken in known.items():
+            if address and _meet(address, taken):
+                return f"{key} {address}: {other} {taken} has it already: choose another {'port' if ':' in address else 'path'}"
+        known[key] = address
     return ""
+
+
+def _meet(one: str, other: str) -> bool:
+    """Whether two listeners cannot both have their addresses. What a resolver would have to say is not looked at."""
+    if ":" not in one or ":" not in other:
+        return one == other
+    try:
+        (host, port), (host2, port2) = split_address(one), split_address(other)
+    except ValueError:
+        return False
+    if port != port2 or not port:
+        return False
+    names = {"127.0.0.1" if each == "localhost" else each or "" for each in (host, host2)}
+    if "" in names or len(names) == 1:
+        return True
+    versions = {_version(each) for each in names}
+    return bool(names & {"0.0.0.0", "::"}) and len(versions) == 1
+
+
+def _version(host: str) -> int:
+    try:
+        return ipaddress.ip_address(host).version
+    except ValueError:
+        return 0
 
 
 def _auth_problem(app: App) -> str:

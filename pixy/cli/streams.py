@@ -27,13 +27,20 @@ class _Output(io.FileIO):
 
     error: OSError | None = None
 
-    def write(self, data: Any) -> int:
-        """Write to the descriptor. Raises OSError."""
+    def write(self, data: Any) -> Any:
+        """Write all to the descriptor: a signal ends a write in the middle, and without a buffer nobody writes the rest. Raises OSError."""
+        view = memoryview(data).cast("B")
+        done = 0
         try:
-            return super().write(data)
+            while done < len(view):
+                written: int | None = super().write(view[done:])
+                if written is None:  # it does not wait
+                    return done or None
+                done += written
         except OSError as error:
             self.error = error
             raise
+        return done
 
 
 def prepare(*, results: bool = False) -> None:
@@ -43,12 +50,15 @@ def prepare(*, results: bool = False) -> None:
     does. Output takes every character: one that its encoding lacks is written as an escape sequence.
 
     Args:
-        results: standard output is for results, so writing to a closed one is an error; a daemon does without its log.
+        results: standard output is for results, and standard input has messages, so using a closed one is an error; a daemon does
+            without its log.
     """
-    # The null device, opened for reading, refuses what is written as a closed descriptor does (EBADF).
-    for name, mode in (("stdin", "r"), ("stdout", "r" if results else "w"), ("stderr", "w")):
+    # The null device, opened the other way round, refuses what is read or written as a closed descriptor does (EBADF).
+    wrong = {"stdin": os.O_WRONLY, "stdout": os.O_RDONLY} if results else {}
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+            opened = os.open(os.devnull, wrong.get(name, os.O_RDWR))
+            setattr(sys, name, open(opened, mode, encoding="utf-8"))  # noqa: SIM115
     out: Any = sys.stdout
     out.flush()
     _replaced.append(out)
@@ -80,6 +90,9 @@ def guarded(command: Callable[[], int], args: list[str]) -> int:
         if error := stuck():
             return failed(error, args)
         raise
+    except KeyboardInterrupt:
+        abandon(unless_read=True)
+        raise
     error = stuck()
     return code if error is None else code or failed(error, args)
 
@@ -92,10 +105,36 @@ def stuck() -> OSError | None:
     """
     _flush(sys.stderr)
     error = _flush(sys.stdout)
-    raw = getattr(getattr(sys.stdout, "buffer", None), "raw", getattr(sys.stdout, "buffer", None))
-    if isinstance(raw, _Output) and raw.error is not None:
+    raw = _output()
+    if raw is not None and raw.error is not None:
         error, raw.error = raw.error, None
     return error
+
+
+def abandon(*, unless_read: bool = False) -> None:
+    """Give up standard output, whose reader does not read: what it still holds goes to the null device, so nothing waits for him.
+
+    Args:
+        unless_read: only if it takes nothing at the moment.
+    """
+    raw = _output()
+    if raw is not None and not (unless_read and _takes_more(raw)):
+        _drop(sys.stdout)
+
+
+def _takes_more(raw: _Output) -> bool:
+    import select
+
+    poll = select.poll()
+    poll.register(raw, select.POLLOUT)
+    return bool(poll.poll(0))
+
+
+def _output() -> _Output | None:
+    """Return what :func:`prepare` has made; None if standard output is something else, as in a test."""
+    buffer = getattr(sys.stdout, "buffer", None)
+    raw = getattr(buffer, "raw", buffer)
+    return raw if isinstance(raw, _Output) else None
 
 
 def failed(error: OSError, args: list[str]) -> int:
@@ -128,4 +167,4 @@ def _drop(stream: Any) -> None:
             os.close(null)
 
 
-__all__ = ["EXIT_BROKEN_PIPE", "EXIT_ERROR", "failed", "guarded", "prepare", "stuck"]
+__all__ = ["EXIT_BROKEN_PIPE", "EXIT_ERROR", "abandon", "failed", "guarded", "prepare", "stuck"]

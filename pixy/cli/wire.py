@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from pixy.cli.arguments import Parser
-from pixy.cli.streams import stuck
+from pixy.cli.streams import failed, stuck
 from pixy.wire.exceptions import WireError
 
 EXIT_ERROR = 1
@@ -65,6 +65,12 @@ def run(argv: Sequence[str]) -> int:
         return EXIT_ERROR
     except BrokenPipeError:
         stuck()  # the reader is gone (`| head`)
+        return EXIT_ERROR
+    except OSError as error:
+        if output := stuck():
+            return failed(output, ["wire"])
+        why = error.strerror or str(error)
+        print(f"kafka-pixy wire {args.command}: standard input: {why}", file=sys.stderr)
         return EXIT_ERROR
     except KeyboardInterrupt:
         return 130

@@ -6,10 +6,12 @@ looks when it starts, and ``config check`` and ``doctor`` look where they run. E
 
 from __future__ import annotations
 
+import errno
 import os
 import ssl
 import stat
-from typing import NoReturn
+from pathlib import Path
+from typing import Final, NoReturn
 
 from pixy.config.model import App, Kafka, Tls
 
@@ -22,8 +24,21 @@ _KEY = b"PRIVATE KEY-----"
 _MAX_FILE = 1 << 20
 
 
+MAX_SMALL_FILE: Final = 16 * 1024 * 1024
+"""Bytes of a file that a person or a program has written for us: a configuration, profiles, certificates, a token."""
+
+
 class PassPhraseNeeded(Exception):
     """A private key is encrypted."""
+
+
+def read_small(path: str | Path) -> bytes:
+    """Read a file of :data:`MAX_SMALL_FILE` bytes at most. Raises OSError, also for a longer one, such as /dev/zero."""
+    with open(path, "rb") as file:
+        found = file.read(MAX_SMALL_FILE + 1)
+    if len(found) > MAX_SMALL_FILE:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
+    return found
 
 
 def problem_of(app: App) -> str:
@@ -160,10 +175,12 @@ def _ciphers_problem(ciphers: str) -> str:
 
 
 __all__ = [
+    "MAX_SMALL_FILE",
     "MAX_UNIX_PATH",
     "PassPhraseNeeded",
     "kafka_tls_hint",
     "problem_of",
+    "read_small",
     "refuse_pass_phrase",
     "tls_problem",
     "unix_hint",

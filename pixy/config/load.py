@@ -13,13 +13,13 @@ import re
 import typing
 from collections.abc import Callable, Iterable
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from pixy.config import kinds, model
 from pixy.config.durations import parse_duration
+from pixy.config.files import read_small
 from pixy.errors import ConfigError
 
 Origins = dict[str, str]
@@ -67,7 +67,7 @@ def default_text() -> str:
 def load_file(path: str, origins: Origins | None = None) -> model.App:
     """Read and parse a configuration file; see :func:`load_text`."""
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_small(path).decode()
     except UnicodeDecodeError:
         why = "it is not text in UTF-8: name a YAML file"
         raise ConfigError(f"failed to read config file: path={path}, err=({why})") from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import fcntl
 import json
 import logging
 import os
@@ -13,6 +14,7 @@ import re
 import signal
 import subprocess
 import sys
+import termios
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -423,6 +425,32 @@ async def test_follow_outlives_its_daemon(name: str) -> None:
         130,
         b"",
     ) and err.decode() == f"the daemon at {app.grpc_addr} is back\n"
+
+
+@pytest.mark.parametrize("grouped", [False, True])
+async def test_sigterm_ends_the_wait_for_a_reader_that_does_not_read(name: str, grouped: bool) -> None:
+    """The first signal waited for him for ever. What he has got only a part of is not acknowledged."""
+    async with shell() as sh:
+        lines = ("x" * 9999 + "\n") * 20
+        await sh.good("produce", name, "-p", "0", stdin=lines, err=f"20 messages written to {name}\n")
+        reader, writer = os.pipe()
+        args = ["-g", name, "--from-beginning"] if grouped else []
+        # Without a buffer a write that a signal has ended in the middle was taken for a whole one.
+        env = {**os.environ, "PYTHONUNBUFFERED": "1" * grouped}
+        process = await sh.start("consume", name, "-n", "0", *args, stdout=writer, env=env)
+        os.close(writer)
+
+        async def held() -> int:
+            return int.from_bytes(fcntl.ioctl(reader, termios.FIONREAD, bytes(4)), sys.byteorder)
+
+        full = await eventually(held, lambda found: found > 60_000)
+        process.send_signal(signal.SIGTERM)
+        _, err = await asyncio.wait_for(process.communicate(), 30)
+        assert (process.returncode, err) == (143, b"")
+        with os.fdopen(reader, "rb") as pipe:
+            assert len(pipe.read()) >= full
+        if grouped:
+            await eventually(lambda: committed(sh, name, name), lambda found: found == full // 10_000)
 
 
 async def test_on_a_terminal_no_bar_sticks_to_messages(name: str) -> None:

@@ -15,11 +15,13 @@ from pixy.cli.importing import importing
 from pixy.cli.shell.errors import EXIT_ERROR, EXIT_USAGE, ShellError
 from pixy.cli.shell.framework import Group
 from pixy.cli.shell.interrupts import exit_code, remembered
-from pixy.cli.streams import failed, stuck
+from pixy.cli.streams import abandon, failed, stuck
 from pixy.errors import in_words
 from pixy.escaping import escaped
 
 PROGRAM: Final = "kafka-pixy"
+_LONGEST: Final = 1000
+"""Characters of an error of the command line."""
 
 _MODULES: Final = {
     "produce": "produce",
@@ -90,8 +92,8 @@ def run(argv: Sequence[str]) -> int:
         return EXIT_USAGE
     except click.ClickException as error:
         where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else name
-        text = " ".join(error.format_message().split()).removesuffix(".")
-        _complain(f"{where}: {text} (see {where} --help)")
+        text = _short(" ".join(error.format_message().split()).removesuffix("."))
+        _complain(f"{where}: {_origin(error)}{text} (see {where} --help)")
         return EXIT_USAGE
     except ShellError as error:
         _complain(f"{name}: {error}")
@@ -102,7 +104,23 @@ def run(argv: Sequence[str]) -> int:
         _complain(f"{name}: {in_words(error)}")
         return EXIT_ERROR
     except (KeyboardInterrupt, click.Abort):
+        abandon(unless_read=True)
         return exit_code()
+
+
+def _origin(error: click.ClickException) -> str:
+    """Name the profile file if a value of it is wrong; empty for the command line."""
+    ctx, param = getattr(error, "ctx", None), getattr(error, "param", None)
+    if ctx is None or param is None:
+        return ""
+    from pixy.cli.shell.profiles import file_of
+
+    return file_of(ctx, param.name)
+
+
+def _short(text: str) -> str:
+    """Leave out the middle of a text that nobody reads to its end, such as that of a number with thousands of digits."""
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST // 2]} ... {text[-_LONGEST // 2 :]}"
 
 
 def complete() -> int:

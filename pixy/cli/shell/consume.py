@@ -17,6 +17,7 @@ from pixy.cli.shell.errors import (
     CallError,
     DaemonGone,
     ShellError,
+    WrongServer,
 )
 from pixy.cli.shell.framework import EXITS, Command, connected
 from pixy.cli.shell.message_format import Message, formatter
@@ -143,6 +144,8 @@ def _check(given: dict[str, Any], *, structured: bool) -> None:
         wrong = f"{flag} is for reading without a group; kafka-pixy group reset sets where a group goes on"
     elif given["ack"] and not given["group"]:
         wrong = "--ack is for reading as a group: name it with --group"
+    elif given["form"] == "":
+        wrong = "--format is empty: name what to print of a message, such as '%s\\n'"
     elif given["form"] is not None and structured:
         wrong = "--format and --output cannot be given together"
     elif given["from_beginning"] and given["since"] is not None:
@@ -192,7 +195,7 @@ def _close(reader: Reader) -> None:
 
 def _passes(error: CallError) -> bool:
     """Tell whether an error passes: the daemon or Kafka is away for a while, or has no room."""
-    if error.details == str(Disabled()):
+    if error.details == str(Disabled()) or isinstance(error, WrongServer):
         return False
     return error.status in _PASSING or _KAFKA_AWAY in error.details
 
@@ -261,8 +264,8 @@ class _Loop:
             self._pause = 0.0
 
     def _print(self, message: Message) -> None:
-        """Print a message; a second signal ends the wait for a reader that does not read."""
-        with interrupts.deferred(once=True):
+        """Print a message. Raises KeyboardInterrupt after a signal if the reader does not read."""
+        with interrupts.printing():
             if self._session.out.structured:
                 self._session.out.document(message.view())
                 return

@@ -9,11 +9,10 @@ import os
 import re
 import ssl
 import stat
-from pathlib import Path
 from typing import Final
 
 from pixy.cli.shell.errors import EXIT_USAGE, ShellError
-from pixy.config.files import PassPhraseNeeded, refuse_pass_phrase
+from pixy.config.files import PassPhraseNeeded, read_small, refuse_pass_phrase
 
 _SERVER: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+(?:%[^\s\[\]]+)?\]|[^\s\x00-\x1f:/\[\]@,]+):([0-9]{1,5})\Z")
 _TOKEN: Final = re.compile(rb"[\x21-\x7e]+\Z")
@@ -122,7 +121,7 @@ def _can_be_read_again(file: str) -> bool:
 
 def _read(flag: str, file: str) -> bytes:
     try:
-        return Path(file).read_bytes()
+        return read_small(file)
     except (OSError, ValueError) as error:
         raise _wrong(f"{flag} {file}: {getattr(error, 'strerror', None) or error}") from None
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import click
 import grpc
 
-from pixy.cli.shell.errors import NO_TLS, NO_TLS_THERE, CallError, DaemonGone
+from pixy.cli.shell.errors import NO_TLS, NO_TLS_THERE, CallError, DaemonGone, WrongServer
 from pixy.cli.shell.framework import Command, with_connection
 from pixy.cli.shell.output import Output
 from pixy.cli.shell.session import Session, Settings
@@ -129,7 +129,7 @@ def check(config: str, peers: str, settings: Settings) -> Iterator[Finding]:
     yield _open_files()
     finding, running = _daemon(settings if settings.server else _here(app, settings))
     yield finding
-    yield from _ports(app, running)
+    yield from _ports(app, running and (not settings.server or _is_here(settings.server, app)))
     for name, proxy in app.proxies.items():
         yield from _kafka(name, proxy, running=running, guessed=running and not (config or peers))
 
@@ -163,6 +163,28 @@ def _here(app: App, settings: Settings) -> Settings:
     return replace(settings, server=server if port else _SERVER, tls=tls)
 
 
+def _is_here(server: str, app: App) -> bool:
+    """Whether a daemon's address is the one that the configuration gives it on this machine."""
+    try:
+        host, port = split_address(server)
+        if port != split_address(app.grpc_addr)[1]:
+            return False
+        found = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)
+    except (OSError, ValueError):
+        return False
+    return any(_can_be_bound(family, address) for family, *_, address in found)
+
+
+def _can_be_bound(family: int, address: Any) -> bool:
+    """Whether an address is one of this machine's."""
+    try:
+        with socket.socket(family) as trial:
+            trial.bind(address)
+    except OSError:
+        return False
+    return True
+
+
 def _daemon(settings: Settings) -> tuple[Finding, bool]:
     """Ask a daemon; also return whether there is one."""
     from pixy.proto import kafkapixy_pb2 as pb
@@ -174,6 +196,8 @@ def _daemon(settings: Settings) -> tuple[Finding, bool]:
     except DaemonGone as error:
         if NO_TLS_THERE in error.details:
             return Finding(WARN, "daemon", error.details, NO_TLS), True
+        if isinstance(error, WrongServer) and "certificate" not in error.details:
+            return Finding(WARN, "daemon", error.details, "name its gRPC port with --server"), False
         if "certificate" in error.details or "handshake" in error.details:
             todo = "name its CA with --ca, and --cert and --cert-key if it asks for a client's certificate"
             return Finding(WARN, "daemon", error.details, todo), settings.tls

@@ -62,6 +62,10 @@ class NotConnected(DaemonGone):
     """There was no connection on which the call could have been sent: nobody has got it."""
 
 
+class WrongServer(NotConnected):
+    """What answers at the address is no daemon, or none that is trusted: asking again would not help."""
+
+
 def of_call(error: Any, server: str, method: str, *, tls: bool = False) -> CallError:
     """Translate gRPC's error.
 
@@ -75,14 +79,16 @@ def of_call(error: Any, server: str, method: str, *, tls: bool = False) -> CallE
     kind = CallError
     if status is grpc.StatusCode.UNAVAILABLE:
         kind = NotConnected if details.startswith(_NO_CONNECTION) else DaemonGone
+    if kind is NotConnected and (wrong := _certificate_problem(details)):
+        return WrongServer(status, f"the certificate of {server} {wrong[0]}", wrong[1])
     if other := _other_server(details):
-        return kind(
+        return (WrongServer if kind is NotConnected else kind)(
             status,
             f"at {server} is no gRPC server of Kafka-Pixy: {other}",
             "name its gRPC port (19091 if nothing else is configured) with --server or KAFKA_PIXY_SERVER",
         )
     if status is grpc.StatusCode.UNAVAILABLE and "WRONG_VERSION_NUMBER" in details:
-        return kind(status, f"{server} answers {NO_TLS_THERE}", NO_TLS)
+        return WrongServer(status, f"{server} answers {NO_TLS_THERE}", NO_TLS)
     if status is grpc.StatusCode.UNAVAILABLE and _is_transport(details):
         closed = kind is NotConnected and not tls and "Socket closed" in details
         return kind(
@@ -111,8 +117,19 @@ def _other_server(details: str) -> str:
         # The fourth byte of "HTTP/1.1 400", or of "<!DOCTYPE".
         http = re.search(r"got frame type (79|80)\b", details)
         return "an HTTP server answers there" if http else "what answers does not speak HTTP/2"
+    if "missing selected ALPN property" in details:
+        return "what answers speaks TLS, but not HTTP/2"
     found = _HTTP_STATUS.search(details)
     return f"an HTTP server answers with status {found[1]}" if found else ""
+
+
+def _certificate_problem(details: str) -> tuple[str, str] | None:
+    """Describe what is wrong with a server's certificate, and what to do; None if gRPC says nothing of the kind."""
+    if "Hostname Verification Check failed" in details:
+        return "is for another name", "name the server with --server as its certificate does"
+    if "CERTIFICATE_VERIFY_FAILED" in details:
+        return "is not trusted", "name its CA with --ca"
+    return None
 
 
 def _is_transport(details: str) -> bool:
@@ -136,7 +153,6 @@ def _cause(details: str) -> str:
         ("DNS", "no such host"),
         ("resolution", "no such host"),
         ("errors resolving", "no such host"),
-        ("CERTIFICATE_VERIFY_FAILED", "its certificate is not trusted (--ca names another CA)"),
         ("handshake", "the TLS handshake failed"),
         ("Socket closed", "it closed the connection"),
         ("reset", "it closed the connection"),
@@ -161,6 +177,7 @@ __all__ = [
     "DaemonGone",
     "NotConnected",
     "ShellError",
+    "WrongServer",
     "nearest",
     "of_call",
 ]

@@ -9,8 +9,9 @@ from typing import Any, Final
 import click
 
 from pixy.cli.shell.credentials import check_server
+from pixy.cli.shell.errors import ShellError
 from pixy.cli.shell.output import FORMS
-from pixy.cli.shell.profiles import use_profile
+from pixy.cli.shell.profiles import of_profile, use_profile
 from pixy.cli.shell.session import Session, Settings
 from pixy.cli.shell.values import Seconds, check_texts
 
@@ -24,9 +25,8 @@ EXITS: Final = {
 """Exit codes that most commands have."""
 _SAID_BY: Final[dict[Any, str]] = {
     click.core.ParameterSource.ENVIRONMENT: "KAFKA_PIXY_SERVER",
-    click.core.ParameterSource.DEFAULT_MAP: "the profile's server",
 }
-"""What has named the daemon, for errors, where it is not the flag."""
+"""What has named the daemon, for errors, where it is neither the flag nor a profile, whose file is named."""
 _HELP: Final = ["-h", "-help", "--help"]
 """As the daemon's own flags."""
 _WIDTH: Final = 100
@@ -53,6 +53,18 @@ class Command(click.Command):
         super().__init__(*args, **options)
         self.examples = examples or {}
         self.exits = exits
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse a command line. Raises click.UsageError for an option that takes one value and has two: none is dropped in silence."""
+        if not ctx.resilient_parsing:
+            _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+            for param in order:
+                once = isinstance(param, click.Option) and not (param.multiple or param.is_flag)
+                if once and order.count(param) > 1:
+                    raise click.UsageError(
+                        f"{' / '.join(param.opts)} is given twice: it takes one value", ctx
+                    )
+        return super().parse_args(ctx, args)
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples and the exit codes."""
@@ -171,12 +183,16 @@ def connected(function: Callable[..., Any]) -> Callable[..., Any]:
     def called(**values: Any) -> Any:
         ctx = click.get_current_context()
         check_texts(ctx)
-        check_server(values["server"], _SAID_BY.get(ctx.get_parameter_source("server"), "--server"))
         form = "json" if values.pop("as_json") else values.pop("output")
         values.pop("output", None)
         names = ("server", "cluster", "tls", "ca", "cert", "cert_key", "token_file", "timeout")
         settings = Settings(form=form, **{name: values.pop(name) for name in names})
-        with Session(settings) as session:
+        try:
+            check_server(settings.server, _SAID_BY.get(ctx.get_parameter_source("server"), "--server"))
+            session = Session(settings)
+        except ShellError as error:
+            raise of_profile(error, ctx) from None
+        with session:
             return function(session, **values)
 
     return _with(called, *_CONNECTION, *_CALLS, *_OUTPUT)

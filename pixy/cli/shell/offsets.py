@@ -11,7 +11,7 @@ import grpc
 from pixy.cli.shell.errors import EXIT_USAGE, CallError, ShellError
 from pixy.cli.shell.framework import Command, connected
 from pixy.cli.shell.names import GROUP, TOPIC
-from pixy.cli.shell.places import BEGIN, explain, shown
+from pixy.cli.shell.places import BEGIN, explain, say_outside, shown
 from pixy.cli.shell.session import Session
 from pixy.cli.shell.values import MAX_OFFSET, MAX_PARTITION, OFFSET, PARTITION
 from pixy.proto import kafkapixy_pb2 as pb
@@ -96,6 +96,9 @@ def _explained(session: Session, error: CallError, topic: str, partition: int) -
 def offsets(session: Session, topic: str, group: str, wanted: tuple[tuple[int, int | str], ...]) -> int:
     """Show a group's offsets, or change them with --set."""
     place = {"cluster": session.cluster, "topic": topic, "group": group}
+    numbers = [number for number, _ in wanted]
+    if twice := [number for number in numbers if numbers.count(number) > 1]:
+        raise ShellError(f"--set: partition {twice[0]} is given twice", EXIT_USAGE)
     if wanted:
         changes = _changes(session, place, wanted)
         try:
@@ -117,6 +120,7 @@ def offsets(session: Session, topic: str, group: str, wanted: tuple[tuple[int, i
     session.out.result(document, COLUMNS, [[*row[:at], shown(row[at]), *row[at + 1 :]] for row in rows])
     if not session.out.structured:
         explain(row[at] for row in rows)
+    say_outside({number: offset for number, offset in wanted if isinstance(offset, int)}, found)
     return 0
 
 

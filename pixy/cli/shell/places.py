@@ -50,4 +50,24 @@ def say_moved(asked: Mapping[int, int], wanted: Mapping[int, int], *, dry_run: b
         note(f"{more} more partition{'s' * (more != 1)}, too: the table shows where")
 
 
-__all__ = ["BEGIN", "END", "explain", "say_moved", "shown", "within"]
+def say_outside(asked: Mapping[int, int], logs: Iterable[Any]) -> None:
+    """Print which offsets that were set lie outside of the log: a line for each partition, up to a few.
+
+    Args:
+        asked: offsets by partition; below 0 are no places.
+        logs: something with ``partition``, ``begin`` and ``end``.
+    """
+    outside = [
+        each
+        for each in logs
+        if asked.get(each.partition, -1) >= 0 and not each.begin <= asked[each.partition] <= each.end
+    ]
+    for each in outside[:_NAMED]:
+        at = asked[each.partition]
+        where = f"after the end ({each.end})" if at > each.end else f"before the beginning ({each.begin})"
+        note(f"partition {each.partition}: {at} is {where} of the log")
+    if (more := len(outside) - _NAMED) > 0:
+        note(f"{more} more partition{'s' * (more != 1)}, too")
+
+
+__all__ = ["BEGIN", "END", "explain", "say_moved", "say_outside", "shown", "within"]

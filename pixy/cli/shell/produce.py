@@ -16,8 +16,9 @@ from pixy.cli.shell.errors import EXIT_USAGE, CallError, ShellError
 from pixy.cli.shell.framework import EXITS, Command, connected
 from pixy.cli.shell.names import TOPIC
 from pixy.cli.shell.output import note
-from pixy.cli.shell.produce_calls import Calls, may_be_written
+from pixy.cli.shell.produce_calls import Calls, is_too_large, may_be_written
 from pixy.cli.shell.produce_input import ReadAhead, Shape, header, to_record
+from pixy.cli.shell.produce_lines import MAX_MESSAGE, TOO_LONG
 from pixy.cli.shell.progress import Bar
 from pixy.cli.shell.session import Session
 from pixy.cli.shell.values import PARTITION
@@ -89,8 +90,6 @@ EXAMPLES: Final = {
 @connected
 def produce(session: Session, topic: str, **given: Any) -> int:
     """Write messages."""
-    if given["key_delimiter"] == "":
-        raise ShellError("-K: the delimiter is empty: give one character or more, such as -K :", EXIT_USAGE)
     shape = Shape(
         key=None if given["key"] is None else given["key"].encode(),
         key_delimiter=(given["key_delimiter"] or "").encode(),
@@ -127,10 +126,9 @@ def _source(given: dict[str, Any]) -> _Source:
         named.append("tombstone")
         if given["key"] is None:
             raise ShellError("--tombstone needs -k: it deletes the messages of a key", EXIT_USAGE)
-    if given["json_lines"] and given["key_delimiter"]:
-        raise ShellError("--json-lines and --key-delimiter cannot be given together", EXIT_USAGE)
     if len(named) > 1:
         raise ShellError(f"--{named[0]} and --{named[1]} cannot be given together", EXIT_USAGE)
+    _check_delimiter(given, named)
     if given["tombstone"]:
         return _Source([b""])
     if given["message"] is not None:
@@ -141,6 +139,21 @@ def _source(given: dict[str, Any]) -> _Source:
         stream = _open(given["lines"])
         return _Source(stream, f"--lines {given['lines']}", _size(stream))
     return _Source(_standard_input(), "standard input", _size(sys.stdin.buffer))
+
+
+def _check_delimiter(given: dict[str, Any], named: list[str]) -> None:
+    """Refuse a delimiter that has no line to separate. Raises ShellError."""
+    if given["key_delimiter"] is None:
+        return
+    if given["key_delimiter"] == "":
+        raise ShellError("-K: the delimiter is empty: give one character or more, such as -K :", EXIT_USAGE)
+    if given["json_lines"]:
+        raise ShellError("--json-lines and --key-delimiter cannot be given together", EXIT_USAGE)
+    if named and named != ["lines"]:
+        raise ShellError(
+            f"--key-delimiter is for lines, and --{named[0]} is one message: its key is that of -k",
+            EXIT_USAGE,
+        )
 
 
 def _is_typed(source: Any) -> bool:
@@ -165,9 +178,13 @@ def _standard_input() -> BinaryIO:
 
 def _read(file: str) -> bytes:
     try:
-        return Path(file).read_bytes()
+        with Path(file).open("rb") as opened:
+            found = opened.read(MAX_MESSAGE + 1)
     except OSError as error:
         raise ShellError(f"--file {file}: {error.strerror}") from None
+    if len(found) > MAX_MESSAGE:
+        raise ShellError(f"--file {file}: {TOO_LONG}")
+    return found
 
 
 def _size(stream: BinaryIO) -> int | None:
@@ -218,7 +235,7 @@ class Writer:
             note(self._count(skip, "interrupted"))
             return interrupts.exit_code()
         except CallError as error:
-            if not (self.written or self._unsure):
+            if not (self.written or self._unsure or is_too_large(error)):
                 raise
             raise ShellError(f"{error}; {self._count(skip, 'stopped')}") from None
         except ShellError as error:
@@ -287,7 +304,7 @@ class Writer:
     def _print(self, outcomes: Sequence[Any]) -> None:
         if not self._session.out.structured:
             return
-        with interrupts.deferred(once=True):
+        with interrupts.printing():
             for each in outcomes:
                 if not isinstance(each, CallError):
                     place = {"partition": each.partition, "offset": each.offset}

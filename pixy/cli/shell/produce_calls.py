@@ -60,7 +60,7 @@ class Calls:
         answers, interrupted = self._answers(calls)
         interrupted |= len(calls) < len(requests)
         for at, answer in enumerate(answers):
-            if isinstance(answer, CallError) and "larger than max" in answer.details:
+            if is_too_large(answer):
                 answers[at] = answer.with_hint(
                     f"message {first + at} has {requests[at].ByteSize()} bytes with key and headers: "
                     "producer.max_message_bytes of the daemon bounds it"
@@ -127,6 +127,11 @@ def _result(answer: Any) -> Any:
     return pb.ProdResult(partition=answer.partition, offset=answer.offset)
 
 
+def is_too_large(outcome: Any) -> bool:
+    """Whether the daemon refused a call whose one message is larger than it receives."""
+    return isinstance(outcome, CallError) and "larger than max" in outcome.details
+
+
 def may_be_written(outcome: Any) -> bool:
     """Whether Kafka may have a message although nobody says so: its call was sent and failed, and not because the daemon refused it."""
     if isinstance(outcome, NotConnected):
@@ -134,4 +139,4 @@ def may_be_written(outcome: Any) -> bool:
     return isinstance(outcome, CallError) and outcome.status not in _TOOK_NOTHING
 
 
-__all__ = ["Calls", "may_be_written"]
+__all__ = ["Calls", "is_too_large", "may_be_written"]

@@ -1,23 +1,19 @@
-"""Turns input into records: lines with or without keys, JSON lines, whole files. Reads ahead in a thread."""
+"""Turns messages into records: lines with or without keys, JSON lines, whole files; and gathers batches of what is there."""
 
 from __future__ import annotations
 
 import base64
-import contextlib
-import json
 import queue
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Final
 
-from pixy.cli.shell import interrupts
+from pixy.cli.shell import numbers_as_text
 from pixy.cli.shell.errors import EXIT_USAGE, ShellError, nearest
+from pixy.cli.shell.produce_lines import Lines
 from pixy.cli.shell.values import MAX_OFFSET, MAX_PARTITION
 from pixy.proto import kafkapixy_pb2 as pb
 
-_AHEAD: Final = 10_000
-"""Lines that are read before they are written."""
 _FRAME: Final = 8
 """Bytes that a record takes in a request beside its own, at most."""
 _KNOWN: Final = ("key", "value", "headers", "partition", "timestamp", "offset", "topic")
@@ -99,7 +95,7 @@ def _record(key: bytes | None, value: bytes | None) -> pb.Record:
 
 def _of_json(line: bytes, number: int, shape: Shape) -> pb.Record:
     try:
-        found = json.loads(line)
+        found = numbers_as_text.decode(line)
     except ValueError as error:
         raise ShellError(f"line {number}: not JSON: {error}") from None
     if not isinstance(found, dict):
@@ -150,44 +146,29 @@ def _bytes(value: Any, number: int, what: str) -> bytes | None:
                 return base64.b64decode(text, validate=True)
             except ValueError as error:
                 raise ShellError(f"line {number}: {what}: not base64: {error}") from None
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return numbers_as_text.encode(value)
 
 
 class ReadAhead:
-    """Reads messages in a thread, so that a batch holds what is there and waits for nothing more.
+    """Gathers batches that hold what has been read, and wait for nothing more.
 
     Args:
-        stream: binary.
-        skip: messages to leave out.
-        lines: the name of an input of which each line is a message, without its end; empty if messages come as they are.
+        stream, skip, lines: as of :class:`pixy.cli.shell.produce_lines.Lines`.
     """
 
     def __init__(
         self, stream: BinaryIO | Iterable[bytes], skip: int = 0, lines: str = "standard input"
     ) -> None:
-        self._lines: queue.Queue[tuple[bytes, int] | BaseException | None] = queue.Queue(_AHEAD)
+        self._source = Lines(stream, skip, lines)
         self._ended = False
         self._held: tuple[pb.Record, int] | None = None
         """A record that had no room in the last batch, and the bytes of its line."""
         self._number = skip
-        self._name = lines
-        self.skipped = 0
-        threading.Thread(target=self._read, args=(stream, skip), daemon=True, name="input").start()
 
-    def _read(self, stream: Iterable[bytes], skip: int) -> None:
-        try:
-            for line in stream:
-                if self.skipped < skip:
-                    self.skipped += 1
-                    continue
-                message = line.removesuffix(b"\n").removesuffix(b"\r") if self._name else line
-                self._lines.put((message, len(line)))
-        except OSError as error:
-            self._lines.put(ShellError(f"{self._name}: {error.strerror or error}"))
-        except BaseException as error:
-            self._lines.put(error)
-        else:
-            self._lines.put(None)
+    @property
+    def skipped(self) -> int:
+        """How many messages were left out."""
+        return self._source.skipped
 
     def batch(
         self, most: int, max_bytes: int, make: Callable[[bytes, int], pb.Record]
@@ -221,20 +202,12 @@ class ReadAhead:
 
     def _next(self, make: Callable[[bytes, int], pb.Record], *, block: bool) -> tuple[pb.Record, int] | None:
         """Return the next record and the bytes of its line; None at the end. Raises queue.Empty."""
-        found = None if self._ended else self._wait() if block else self._lines.get(block=False)
+        found = None if self._ended else self._source.next(block=block)
         if found is None:
             self._ended = True
             return None
-        if isinstance(found, BaseException):
-            raise found
         self._number += 1
         return make(found[0], self._number), found[1]
-
-    def _wait(self) -> tuple[bytes, int] | BaseException | None:
-        while True:
-            interrupts.check()
-            with contextlib.suppress(queue.Empty):
-                return self._lines.get(timeout=interrupts.LOOK)
 
 
 __all__ = ["ReadAhead", "Shape", "header", "to_record"]

@@ -13,6 +13,7 @@ from typing import Any, Final
 import click
 
 from pixy.cli.shell.errors import EXIT_USAGE, ShellError, nearest
+from pixy.config.files import read_small
 
 KEYS: Final = ("server", "cluster", "tls", "ca", "cert", "cert_key", "token_file", "timeout", "output")
 
@@ -34,7 +35,7 @@ def load(name: str) -> dict[str, Any]:
     """
     try:
         file = path()
-        text = file.read_text()
+        text = read_small(file).decode()
     except RuntimeError:  # a user without a home
         if name == "default":
             return {}
@@ -61,6 +62,8 @@ def load(name: str) -> dict[str, Any]:
         found = yaml.safe_load(text) or {}
     except yaml.YAMLError as error:
         raise ShellError(f"{file}: not YAML: {error}", EXIT_USAGE) from None
+    if twice := _twice(text):
+        raise ShellError(f"{file}: {twice} stands twice", EXIT_USAGE)
     if not isinstance(found, dict):
         raise ShellError(f"{file}: profiles by name are expected", EXIT_USAGE)
     for key, value in found.items():
@@ -81,6 +84,23 @@ def load(name: str) -> dict[str, Any]:
     return {str(key): value for key, value in values.items()}
 
 
+def _twice(text: str) -> str:
+    """Name a profile, or a key of one, that stands twice, where YAML takes the last one in silence; empty if none does."""
+    import yaml
+
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    sections = root.value if isinstance(root, yaml.MappingNode) else []
+    names = [str(name.value) for name, _ in sections]
+    for at, (name, section) in enumerate(sections):
+        if name.value in names[:at]:
+            return f"profile {name.value!r}"
+        keys = [str(key.value) for key, _ in section.value] if isinstance(section, yaml.MappingNode) else []
+        for key in keys:
+            if keys.count(key) > 1:
+                return f"{key!r} of profile {name.value!r}"
+    return ""
+
+
 def use_profile(ctx: click.Context, _param: click.Parameter, name: str) -> str:
     """Make a profile's values the defaults of the command's other options."""
     ctx.default_map = {
@@ -90,4 +110,18 @@ def use_profile(ctx: click.Context, _param: click.Parameter, name: str) -> str:
     return name
 
 
-__all__ = ["KEYS", "load", "path", "use_profile"]
+def file_of(ctx: click.Context, name: str) -> str:
+    """Return the profile file and a colon if the value of a parameter is the profile's; else nothing."""
+    is_profile_s = ctx.get_parameter_source(name) is click.core.ParameterSource.DEFAULT_MAP
+    return f"{path()}: " if is_profile_s else ""
+
+
+def of_profile(error: ShellError, ctx: click.Context) -> ShellError:
+    """Return the error of an option, with the profile file before it if the option's value is the profile's."""
+    for param in ctx.command.params:
+        if param.name and str(error).startswith(f"{param.opts[-1]} ") and (file := file_of(ctx, param.name)):
+            return ShellError(f"{file}{error}", error.code)
+    return error
+
+
+__all__ = ["KEYS", "file_of", "load", "of_profile", "path", "use_profile"]

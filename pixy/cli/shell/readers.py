@@ -201,6 +201,8 @@ class PartitionReader:
         self._first_ends = self._offsets(END)
         self._ends = dict(self._first_ends)
         self._held: deque[Message] = deque()
+        self._cut: dict[int, float] = {}
+        """Since when a partition's log ends before the place that was read up to."""
         unknown = set(partitions) - set(self._at)
         if unknown:
             many = f"partitions 0 to {len(self._at) - 1}" if len(self._at) > 1 else "partition 0 only"
@@ -220,7 +222,7 @@ class PartitionReader:
         until = time.monotonic() + _WAIT
         while not self._held:
             if not any(at < self._ends.get(number, 0) for number, at in self._at.items()):
-                self._ends = self._offsets(END)
+                self._look_at_ends()
             for number, at in sorted(self._at.items()):
                 if at < self._ends.get(number, 0):
                     self._fetch(number, at)
@@ -230,6 +232,25 @@ class PartitionReader:
                 return None
             time.sleep(_LOOK)
         return self._held.popleft()
+
+    def _look_at_ends(self) -> None:
+        """Find the ends again; begin anew where a log stays shorter than what was read of it, and in partitions that were added.
+
+        A broker that has just become the leader may not know the whole of its log for a moment.
+        """
+        self._ends, now = self._offsets(END), time.monotonic()
+        cut = [number for number, at in self._at.items() if at > self._ends.get(number, at)]
+        self._cut = {number: self._cut.get(number, now) for number in cut}
+        again = [number for number, since in self._cut.items() if now - since >= _WAIT]
+        added = [] if self._partitions else [number for number in self._ends if number not in self._at]
+        if not again and not added:
+            return
+        begins = self._offsets(BEGIN)
+        self._at.update((number, begins.get(number, 0)) for number in (*again, *added))
+        if again:
+            note(
+                f"topic {self._topic} was made again, or has lost its end: it is read from its oldest message on"
+            )
 
     def _fetch(self, partition: int, offset: int) -> None:
         request = pb.FetchRq(

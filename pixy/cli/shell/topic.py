@@ -125,10 +125,12 @@ def config(
 ) -> int:
     """Show or change settings."""
     if values or defaults or partitions:
+        if both := sorted(set(defaults).intersection(settings := _settings(values))):
+            raise ShellError(f"{both[0]} is both set and unset", EXIT_USAGE)
         request = pb.AlterTopicRq(
             cluster=session.cluster,
             topic=topic,
-            set_config=_settings(values),
+            set_config=settings,
             delete_config=defaults,
             partitions=partitions or 0,
             validate_only=dry_run,
@@ -189,6 +191,8 @@ def _settings(texts: tuple[str, ...]) -> dict[str, str]:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise ShellError(f"{text!r} is not NAME=VALUE, such as retention.ms=60000", EXIT_USAGE)
+        if name in found:
+            raise ShellError(f"{name} is given twice: a setting has one value", EXIT_USAGE)
         found[name] = value
     return found
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -153,3 +155,20 @@ def test_a_wrong_lifetime_is_a_wrong_command_line(tmp_path: Path, argument: str)
     with pytest.raises(SystemExit) as ended:
         run(["new", "app", "--file", str(tmp_path / "k"), f"--expires={argument}"])
     assert ended.value.code == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="!!! there is no /dev/full !!!")
+def test_a_key_that_nobody_has_seen_is_not_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its hash stood in the file, and nobody could say whose it was."""
+    path = tmp_path / "keys"
+    out = open("/dev/full", "w")  # noqa: SIM115
+    monkeypatch.setattr(sys, "stdout", out)
+    assert run(["new", "app", "--file", str(path)]) == 1
+    with contextlib.suppress(OSError):
+        out.close()
+    assert path.read_text() == ""
+    assert capsys.readouterr().err == (
+        "kafka-pixy keys: the key could not be shown, so it was not added: standard output: no space left on device\n"
+    )

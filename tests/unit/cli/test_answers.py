@@ -125,6 +125,28 @@ def test_numbers_need_no_legend(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shell.run("offsets", "orders", "-g", "g")[2] == ""
 
 
+@pytest.mark.parametrize(
+    ("offset", "said"),
+    [
+        (99, "partition 0: 99 is after the end (40) of the log\n"),
+        (3, "partition 0: 3 is before the beginning (10) of the log\n"),
+        (40, ""),
+        (10, ""),
+        ("end", ""),
+        (-2, ""),
+    ],
+)
+def test_an_offset_that_was_set_beyond_the_log_is_said(
+    offset: int | str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was set without a word, as typed; a reset keeps it within the log."""
+    shown = 40 if isinstance(offset, str) else max(offset, 10)
+    found = pb.GetOffsetsRs(offsets=[log(0, shown)])
+    shell = Shell(monkeypatch, {"GetOffsets": found, "SetOffsets": pb.SetOffsetsRs()})
+    code, _, err = shell.run("offsets", "orders", "-g", "g", "--set", f"0={offset}")
+    assert (code, err) == (0, said) and "SetOffsets" in shell.asked
+
+
 # -- group reset ------------------------------------------------------------------------------------
 
 RESET = ("group", "reset", "g", "orders")
@@ -253,3 +275,13 @@ def test_a_refused_connection_has_written_nothing() -> None:
         "kafka-pixy produce: UNAVAILABLE: no daemon answers at 127.0.0.1:1: connection refused; start one "
         "(kafka-pixy --sandbox), or name another with --server or KAFKA_PIXY_SERVER\n",
     )
+
+
+def test_a_first_message_that_is_too_large_has_a_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Later ones had it; without it nobody knows that the rest of the input was not tried."""
+    refused = CallError(grpc.StatusCode.RESOURCE_EXHAUSTED, "Received message larger than max (9 vs. 5)")
+    shell = Shell(monkeypatch, {"ProduceMany": refused})
+    code, _, err = shell.run("produce", "orders", stdin="a\nb\n")
+    assert code == 1 and "message 1 has " in err and err.endswith(
+        "; stopped: 0 messages written to orders; go on with --skip 0\n"
+    )  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 
 from pixy.cli.shell import consume as command, interrupts
 from pixy.cli.shell.consume import _close, _ending, _Loop
-from pixy.cli.shell.errors import CallError, DaemonGone
+from pixy.cli.shell.errors import CallError, DaemonGone, WrongServer
 from pixy.cli.shell.message_format import Message, formatter
 from pixy.cli.shell.output import Output
 from pixy.cli.shell.progress import Bar
@@ -143,6 +143,7 @@ def test_follow_goes_on_after_what_passes(
         CallError(grpc.StatusCode.NOT_FOUND, "topic 'foo' does not exist"),
         CallError(grpc.StatusCode.PERMISSION_DENIED, "may not consume"),
         CallError(grpc.StatusCode.INTERNAL, "it broke"),
+        WrongServer(grpc.StatusCode.UNAVAILABLE, "the certificate of d:1 is not trusted"),
     ],
 )
 def test_follow_ends_at_what_does_not_pass(error: CallError, pauses: list[float]) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import os
+import ssl
 import subprocess
 import sys
 import threading
@@ -21,6 +23,7 @@ from pixy.cli.shell import doctor
 from pixy.cli.shell.credentials import check_server, pem_files
 from pixy.cli.shell.errors import DaemonGone, ShellError, of_call
 from pixy.cli.shell.session import Session, Settings
+from pixy.config import files
 from pixy.proto import kafkapixy_pb2 as pb
 from tests.in_process import Finished, run_in_process
 from tests.support import ROOT
@@ -247,3 +250,108 @@ def test_texts_of_grpc_are_words() -> None:
     assert str(asked).startswith(
         "UNAUTHENTICATED: credentials are required; --token-file or KAFKA_PIXY_TOKEN has"
     )
+
+
+@pytest.fixture(scope="module")
+def tls_servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, dict[str, str]]]:
+    """A CA's file, and servers by what is wrong with them: the name, the CA, or the protocol."""
+    ca = trustme.CA()
+    file = tmp_path_factory.mktemp("ca") / "ca.pem"
+    ca.cert_pem.write_to_path(str(file))
+    issued = {
+        "name": ca.issue_cert("kp.example.com"),
+        "ca": trustme.CA().issue_cert("127.0.0.1"),
+        "http": ca.issue_cert("127.0.0.1"),
+    }
+    with contextlib.ExitStack() as running:
+        servers: dict[str, str] = {}
+        for what in ("name", "ca"):
+            pair = issued[what].private_key_pem.bytes(), issued[what].cert_chain_pems[0].bytes()
+            server = grpc.server(futures.ThreadPoolExecutor(1))
+            servers[what] = (
+                f"127.0.0.1:{server.add_secure_port('127.0.0.1:0', grpc.ssl_server_credentials([pair]))}"
+            )
+            server.start()
+            running.callback(server.stop, None)
+        http = http_of(issued["http"])
+        running.callback(http.server_close)
+        running.callback(http.shutdown)
+        servers["http"] = f"127.0.0.1:{http.server_port}"
+        yield str(file), servers
+
+
+def http_of(issued: trustme.LeafCert) -> http.server.ThreadingHTTPServer:
+    """An HTTPS server, as the daemon's REST port is."""
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Http)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    issued.configure_cert(context)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    server.handle_error = lambda *_: None  # type: ignore[method-assign]  # it would write to the shell's standard error
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+WRONG_SERVERS = {
+    "name": "the certificate of {} is for another name; name the server with --server as its certificate does",
+    "ca": "the certificate of {} is not trusted; name its CA with --ca",
+    "http": "at {} is no gRPC server of Kafka-Pixy: what answers speaks TLS, but not HTTP/2; name its gRPC port (19091 if nothing "
+    "else is configured) with --server or KAFKA_PIXY_SERVER",
+}
+
+
+@pytest.mark.parametrize("what", WRONG_SERVERS)
+def test_a_server_that_is_not_the_one_is_told_at_once(
+    what: str, tls_servers: tuple[str, dict[str, str]]
+) -> None:
+    """It was gRPC's raw text, or advice to start a daemon, and ``--follow`` tried again for ever."""
+    ca, servers = tls_servers
+    done = run_in_process(lambda: main(["consume", "t", "--follow", "--server", servers[what], "--ca", ca]))
+    text = WRONG_SERVERS[what].format(servers[what])
+    assert (done.returncode, done.stderr.decode()) == (1, f"kafka-pixy consume: UNAVAILABLE: {text}\n")
+
+
+def test_follow_does_not_wait_for_an_http_server(http_server: str) -> None:
+    done = run_in_process(lambda: main(["consume", "t", "--follow", "--server", http_server]))
+    assert done.returncode == 1 and b"an HTTP server answers there" in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("flag", ["--ca", "--token-file", "KAFKA_PIXY_PROFILES"])
+def test_a_file_without_end_is_refused(flag: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """/dev/zero ended with a MemoryError."""
+    monkeypatch.setattr(files, "MAX_SMALL_FILE", 10)
+    path = tmp_path / "file"
+    path.write_bytes(bytes(11))
+    given = [flag, str(path)] if flag.startswith("-") else []
+    if not given:
+        monkeypatch.setenv(flag, str(path))
+    done = run(*given)
+    where = f"{flag} {path}" if given else str(path)
+    assert (done.returncode, done.stderr.decode()) == (2, f"kafka-pixy topics: {where}: File too large\n")
+
+
+@pytest.mark.parametrize(
+    ("profile", "text"),
+    [
+        ("{timeout: abc}", "Invalid value for '--timeout': 'abc' is not a valid float range (see kafka-pixy topics --help)"),
+        ("{output: xml}", "Invalid value for '--output': 'xml' is not one of 'table', 'json', 'yaml' (see kafka-pixy topics --help)"),
+        ("{server: nope}", "--server 'nope': is not HOST:PORT, such as localhost:19091"),
+        ("{server: 'd:1', ca: /none}", "--ca /none: No such file or directory"),
+        ("{server: 'd:1'}\ndefault: {server: 'e:1'}", "profile 'default' stands twice"),
+        ("{server: 'd:1', server: 'e:1'}", "'server' of profile 'default' stands twice"),
+    ],
+)  # fmt: skip
+def test_a_wrong_value_of_a_profile_names_the_file(
+    profile: str, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has typed no option looks for none."""
+    path = tmp_path / "p.yaml"
+    path.write_text(f"default: {profile}\n")
+    monkeypatch.setenv("KAFKA_PIXY_PROFILES", str(path))
+    done = run_in_process(lambda: main(["topics"]))
+    assert (done.returncode, done.stderr.decode()) == (2, f"kafka-pixy topics: {path}: {text}\n")
+
+
+def test_a_value_that_was_typed_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "p.yaml").write_text("default: {server: nope}\n")
+    monkeypatch.setenv("KAFKA_PIXY_PROFILES", str(tmp_path / "p.yaml"))
+    assert run(server="wrong").stderr.startswith(b"kafka-pixy topics: --server 'wrong': is not HOST:PORT")

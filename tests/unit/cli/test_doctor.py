@@ -18,7 +18,7 @@ import trustme
 from pixy.cli.main import main
 from pixy.cli.shell import doctor
 from pixy.cli.shell.doctor import FAIL, OK, WARN, Finding
-from pixy.cli.shell.errors import CallError, DaemonGone
+from pixy.cli.shell.errors import CallError, DaemonGone, WrongServer
 from pixy.cli.shell.session import Session, Settings
 from pixy.config import App, Kafka, Proxy, load_text
 from pixy.errors import KafkaError
@@ -255,7 +255,16 @@ def test_a_daemon_that_refuses_the_caller_is_told(monkeypatch: pytest.MonkeyPatc
     )
 
 
-CERTIFICATE = "no daemon answers at d: its certificate is not trusted (--ca names another CA)"
+CERTIFICATE = "the certificate of d is not trusted"
+
+
+def test_a_server_that_is_no_daemon_is_not_to_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(*_: Any) -> None:
+        raise WrongServer(grpc.StatusCode.UNAVAILABLE, "at d:1 is no gRPC server of Kafka-Pixy")
+
+    monkeypatch.setattr(Session, "call", answer)
+    finding, running = doctor._daemon(Settings(NOBODY))
+    assert (finding.result, finding.todo, running) == (WARN, "name its gRPC port with --server", False)
 
 
 @pytest.mark.parametrize(
@@ -281,12 +290,42 @@ def test_the_ports_of_a_daemon_that_answers_are_not_to_be_freed(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         path = tmp_path / "c.yaml"
         path.write_text(f"grpc_addr: 127.0.0.1:{taken.getsockname()[1]}\ntcp_addr: ''\n")
-        findings = {each.check: each for each in doctor.check(str(path), NOBODY, Settings("d:1", tls=True))}
+        settings = Settings(f"127.0.0.1:{taken.getsockname()[1]}", tls=True)
+        findings = {each.check: each for each in doctor.check(str(path), NOBODY, settings)}
     assert findings["daemon"].result == WARN
     assert (findings["grpc_addr"].result, "a daemon runs here" in findings["grpc_addr"].found) == (
         OK if is_used else FAIL,
         is_used,
     )
+
+
+def test_a_daemon_elsewhere_has_no_ports_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of a foreign program were ok: "a daemon runs here"."""
+    answer = SimpleNamespace(time=int(time.time() * 1000), version="1", uptime=7.0)
+    monkeypatch.setattr(Session, "call", lambda *_: answer)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        path = tmp_path / "c.yaml"
+        path.write_text(f"grpc_addr: 127.0.0.1:{taken.getsockname()[1]}\ntcp_addr: ''\n")
+        findings = {each.check: each for each in doctor.check(str(path), NOBODY, Settings(NOBODY))}
+    assert findings["daemon"].result == OK
+    assert (findings["grpc_addr"].result, findings["grpc_addr"].todo) == (
+        FAIL,
+        "free it, or set another grpc_addr",
+    )
+
+
+@pytest.mark.parametrize(
+    ("server", "address", "is_here"),
+    [
+        ("127.0.0.1:5", "127.0.0.1:5", True),
+        ("localhost:5", "0.0.0.0:5", True),
+        ("127.0.0.1:5", "127.0.0.1:6", False),
+        ("192.0.2.1:5", "0.0.0.0:5", False),  # of documentation: nobody has it
+        ("127.0.0.1:5", "", False),
+    ],
+)
+def test_where_a_daemon_is(server: str, address: str, is_here: bool) -> None:
+    assert doctor._is_here(server, App(grpc_addr=address)) is is_here
 
 
 @pytest.mark.parametrize(

@@ -42,3 +42,15 @@ def test_a_principal_without_its_kind_is_nobody(tmp_path: Path) -> None:
         explain = ["rules", "explain", principal, "produce", "topic=t", "--config", str(tmp_path / "c.yaml")]
         done = run_in_process(lambda explain=explain: main(explain))
         assert (b"a principal begins with its kind, as in key:shop" in done.stderr) is said, done
+
+
+def test_a_cluster_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    """The rules said what may be done in it."""
+    (tmp_path / "c.yaml").write_text("proxies: {eu: {kafka: {seed_peers: ['k:1']}}}\n")
+    for cluster, code in (("nope", 2), ("eu", 0)):
+        explain = ["rules", "explain", "uid:1", "produce", f"cluster={cluster},topic=t", "--config"]
+        done = run_in_process(lambda line=explain: main([*line, str(tmp_path / "c.yaml")]))
+        assert done.returncode == code, done
+        if code:
+            text = f"kafka-pixy rules: cluster 'nope' is not in {tmp_path}/c.yaml: it has eu\n"
+            assert (done.stdout, done.stderr.decode()) == (b"", text)

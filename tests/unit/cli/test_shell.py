@@ -231,11 +231,11 @@ def test_a_home_that_holds_no_profiles_is_none(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(ShellError, match="--profile x: there is no "):
         profiles.load("x")
 
-    def refuse(_self: Path) -> str:
+    def refuse(_path: Path) -> bytes:
         raise PermissionError(13, "Permission denied")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "read_text", refuse)
+        patch.setattr(profiles, "read_small", refuse)
         patch.setattr("os.access", lambda *_: False)
         assert profiles.load("default") == {}
         patch.setattr("os.access", lambda *_: True)

@@ -10,8 +10,8 @@ from pixy.cli import pid_file
 from pixy.cli.main import main
 from pixy.cli.shell import doctor
 from pixy.cli.shell.session import Settings
-from pixy.cli.start_problems import start_problem
-from pixy.config import App, Proxy
+from pixy.cli.start_problems import listener_problem, start_problem
+from pixy.config import App, Proxy, files
 from pixy.config.security import Identity
 from pixy.errors import ConfigError
 from tests.in_process import Finished, run_in_process
@@ -38,6 +38,14 @@ PROBLEMS = {
     "rest": ("rest: {addr: '127.0.0.1:x'}\n", "rest.addr 127.0.0.1:x: is not host:port: "),
     "audit": (AUTH + "audit: {path: FOLDER/none/log}\n", "audit.path FOLDER/none/log: the directory FOLDER/none "),
     "access log": ("access_log: {path: FOLDER}\n", "access_log.path FOLDER: is a directory: "),
+    "one port": (
+        "grpc_addr: '127.0.0.1:29091'\ntcp_addr: 'localhost:29091'\n",
+        "tcp_addr localhost:29091: grpc_addr 127.0.0.1:29091 has it already: choose another port",
+    ),
+    "one path": (
+        "tcp_addr: FOLDER/s\nunix_addr: FOLDER/s\n",
+        "unix_addr FOLDER/s: tcp_addr FOLDER/s has it already: choose another path",
+    ),
     "syslog": (
         "logging: [{name: syslog, params: {addr: localhost}}]\n",
         "invalid config parameter: logging addr 'localhost' of syslog must be host:port, such as 127.0.0.1:514",
@@ -128,3 +136,46 @@ def test_a_duration_without_a_unit_is_noted(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("body_timeout: 5")
     done = run_in_process(lambda: main(["config", "check", "--config", str(tmp_path / "c.yaml")]))
     assert done.returncode == 0 and b"note: body_timeout is 5ns: " in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "meets"),
+    [
+        ("127.0.0.1:1", "127.0.0.1:1", True),
+        ("127.0.0.1:1", "0.0.0.0:1", True),
+        ("0.0.0.0:1", "localhost:1", True),
+        (":1", "10.0.0.1:1", True),
+        ("[::1]:1", "[::]:1", True),
+        ("kp.example.com:1", "kp.example.com:1", True),
+        ("127.0.0.1:0", "127.0.0.1:0", False),
+        ("127.0.0.1:1", "127.0.0.1:2", False),
+        ("127.0.0.1:1", "127.0.0.2:1", False),
+        ("0.0.0.0:1", "[::1]:1", False),
+        ("0.0.0.0:1", "[::]:1", False),
+        ("0.0.0.0:1", "kp.example.com:1", False),
+        ("/run/a", "127.0.0.1:1", False),
+    ],
+)
+def test_listeners_that_cannot_have_their_addresses_both(one: str, other: str, meets: bool) -> None:
+    """The daemon said that another process listened there."""
+    for first, second in ((one, other), (other, one)):
+        app = App(grpc_addr="", tcp_addr=first)
+        app.rest.addr = second
+        assert bool(listener_problem(app)) is meets
+
+
+def test_two_files_are_refused(tmp_path: Path) -> None:
+    """The first one was ignored in silence."""
+    done = check("", tmp_path, "--config", str(tmp_path / "none"))
+    assert (done.returncode, done.stderr) == (
+        2,
+        b"kafka-pixy config: bad command line: --config is given twice: name one file (see --help)\n",
+    )
+
+
+def test_a_file_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ended with a MemoryError."""
+    monkeypatch.setattr(files, "MAX_SMALL_FILE", 10)
+    done = check("insecure: true\n", tmp_path)
+    assert done.returncode == 1 and b"failed to read config file: " in done.stderr
+    assert b"File too large" in done.stderr and done.stderr.count(b"\n") == 1

@@ -266,13 +266,23 @@ def test_the_program_itself_with_streams_closed_and_full() -> None:
     program = f"{sys.executable} -m pixy.cli.main"
     line = " ; ".join(
         f"{program} {command}; echo $? >&3"
-        for command in ("version >&- 2>&- <&-", *(["config init - > /dev/full"] if FULL.exists() else []))
+        for command in (
+            "version >&- 2>&- <&-",
+            *(["config init - > /dev/full"] if FULL.exists() else []),
+            "--help >&-",
+            "produce foo <&-",
+            "wire batch <&-",
+        )
     )
     done = subprocess.run(
         ["bash", "-c", f"exec 3>&1; {line}"], capture_output=True, text=True, cwd=ROOT, check=False
     )
     wanted = ["1", "1"] if FULL.exists() else ["1"]
-    assert done.stdout.split() == wanted, done.stderr
+    assert done.stdout.split() == [*wanted, "1", "1", "1"], done.stderr
     assert done.stderr == (
-        "kafka-pixy config: standard output: No space left on device\n" if FULL.exists() else ""
+        "kafka-pixy config: standard output: No space left on device\n"
+        * FULL.exists()
+        + "kafka-pixy: standard output: Bad file descriptor\n"
+        "kafka-pixy produce: standard input: Bad file descriptor; stopped: 0 messages written to foo; go on with --skip 0\n"
+        "kafka-pixy wire batch: standard input: Bad file descriptor\n"
     )

@@ -39,6 +39,21 @@ WRONG = [
         ["produce", "t", "--json-lines", "-K", ":"],
         "--json-lines and --key-delimiter cannot be given together",
     ),
+    (["consume", "t", "--format", ""], "--format is empty: name what to print of a message, such as '%s\\n'"),
+    (["produce", "t", "-m", "a", "-m", "b"], "-m / --message is given twice: it takes one value"),
+    (["produce", "t", "-m", "a", "-k", "b", "--key", "c"], "-k / --key is given twice: it takes one value"),
+    (["produce", "t", "-m", "a", "-p", "0", "-p", "1"], "-p / --partition is given twice: it takes one"),
+    (["offsets", "t", "-g", "g", "--set", "0=1", "--set", "0=end"], "--set: partition 0 is given twice"),
+    (["topic", "create", "t", "-c", "a=1", "-c", "a=2"], "a is given twice: a setting has one value"),
+    (["topic", "config", "t", "--set", "a=1", "--set", "a=1"], "a is given twice: a setting has one value"),
+    (["topic", "config", "t", "--set", "a=1", "--unset", "a"], "a is both set and unset"),
+    (["doctor", "--config", "a", "--config", "b"], "--config is given twice: it takes one value"),
+    (
+        ["produce", "t", "-f", "/none", "-K", ":"],
+        "--key-delimiter is for lines, and --file is one message: its key is that of -k",
+    ),
+    (["produce", "t", "-m", "a:b", "-K", ":"], "--key-delimiter is for lines, and --message is one message"),
+    (["produce", "t", "-k", "k", "--tombstone", "-K", ":"], "--key-delimiter is for lines, and --tombstone"),
     (["status", "--timeout", "nan"], "'--timeout': "),
     (["status", "--timeout", "inf"], "'--timeout': inf is not in the range"),
     (["produce", "t", "-m", LATIN], "'-m' / '--message': it is not UTF-8; messages of any bytes come from"),
@@ -70,9 +85,15 @@ LINES = {
     b'{"headers": {"\\ud83d": "x"}}': "half of a surrogate pair",
     b'{"value": {"base64": "\xc3\xa9"}}': "value: not base64: ",
     b'{"value": ' + b"[" * 100_000 + b"]" * 100_000 + b"}": "it is nested too deeply",
-    b'{"value": ' + b"9" * 5000 + b"}": "not JSON: ",
+    b'{"partition": ' + b"9" * 5000 + b"}": f"partition {'9' * 40}... is not a number from 0 to 2147483647",
+    b'{"value": NaN}': "not JSON: NaN is no number of JSON",
     b'{"value": "\xff"}': "not JSON: ",
 }
+
+
+def test_a_number_of_thousands_of_digits_is_not_shown_whole() -> None:
+    shown = run("consume", "t", "-n", "9" * 5000, "--server", NOBODY).stderr.decode()
+    assert "'-n' / '--count': '999" in shown and "9 ... 9" in shown and len(shown) < 1200, len(shown)
 
 
 @pytest.mark.parametrize("line", LINES, ids=range(len(LINES)))
@@ -117,6 +138,19 @@ def test_a_file_of_keys_that_is_none(tmp_path: Path) -> None:
         f"kafka-pixy keys: auth.keys_file: {tmp_path}/keys: not UTF-8\n"
     )
     assert run("keys", "remove", "shop", "--file", str(tmp_path / "none")).stderr.count(b"\n") == 1
+
+
+def test_an_empty_hash_removes_no_key(tmp_path: Path) -> None:
+    """A variable of a script that is not set: it removed all of the name."""
+    path = tmp_path / "keys"
+    path.write_text(f"shop sha256:{'0' * 64}\n")
+    done = run("keys", "remove", "shop", "--file", str(path), "--hash", "")
+    assert done.returncode == 2 and done.stderr.decode() == (
+        "kafka-pixy keys remove: argument --hash: it is empty: give the beginning of a hash, as `list` shows it "
+        "(see kafka-pixy keys remove --help)\n"
+    )
+    assert path.read_text().startswith("shop ")
+    assert run("keys", "remove", "shop", "--file", str(path), "--hash", "00").stdout == b"removed 1\n"
 
 
 PIPELINE = [
