@@ -66,7 +66,8 @@ class Handlers:
             partition, offset = await cluster.produce(rq.topic, rq.message, key, headers)
         except UnknownTopic as error:
             raise InvalidParameter(str(error)) from error
-        return pb.ProdRs(partition=partition, offset=offset)
+        # As the original answers with required_acks: no_response.
+        return pb.ProdRs(partition=partition, offset=max(offset, 0))
 
     async def consume_n_ack(self, rq: pb.ConsNAckRq, call: Call) -> pb.ConsRs:
         """See ``ConsumeNAck`` in the proto."""

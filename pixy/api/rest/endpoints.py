@@ -89,6 +89,8 @@ class Endpoints:
                 pass
             return respond(EMPTY)
         partition, offset = await cluster.produce(match.topic, value, key, headers)
+        # As the original answers with required_acks: no_response.
+        offset = max(offset, 0)
         return respond(b'{\n  "partition": %d,\n  "offset": %d\n}' % (partition, offset))
 
     async def _consume(
