@@ -204,7 +204,7 @@ def listeners(engine: Engine, app: App) -> list[ListenerSpec]:
     from pixy.api.rest.server import RestServer, RestV1Server
     from pixy.api.restv1.app import RestV1
 
-    rest_v1 = RestV1(engine, edge.proxies, edge.steps)
+    rest_v1 = RestV1(engine, edge.proxies)
     if app.rest.addr:
         specs.append((RestV1Server, (engine, app.rest.addr, rest_v1, edge), "rest-v1"))
     # TCP last: when it answers, everything does.

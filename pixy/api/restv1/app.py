@@ -21,7 +21,7 @@ import time
 from aiohttp import web
 
 from pixy.api.edge.budget import Budget, Share
-from pixy.api.edge.pace import STEPS, Pace
+from pixy.api.edge.pace import Pace
 from pixy.api.edge.proxies import TrustedProxies
 from pixy.api.restv1 import consumers, metadata, negotiation, operations, produce, reads
 from pixy.api.restv1.call import Call, error_answer
@@ -68,15 +68,13 @@ class RestV1:
     Args:
         engine: answers the requests.
         proxies: whose forwarding headers are believed; None: nobody's.
-        steps: gives the steps of long requests their turns.
     """
 
-    def __init__(
-        self, engine: Engine, proxies: TrustedProxies | None = None, steps: Pace | None = None
-    ) -> None:
+    def __init__(self, engine: Engine, proxies: TrustedProxies | None = None) -> None:
         self._engine = engine
         self._config = engine.config.rest
-        self._steps = steps or Pace(time.monotonic, STEPS)
+        self._steps = Pace(time.monotonic, 1)
+        """Of long requests. Some take tens of milliseconds, so a turn has one."""
         self.prefix = self._config.prefix.rstrip("/")
         """Below it every path is this API's; empty: there is none."""
         self.routes = make_routes()

@@ -134,6 +134,8 @@ def _pairs(headers: list[_Header] | None) -> Any:
 
 async def _decode_each(body: bytes, call: Call) -> list[Record | ApiError]:
     negotiated = call.negotiated
+    if len(body) > _LONG:
+        await call.give_way()  # parsing it takes longer than other steps: one in a turn
     if negotiated.request_format == "json":
         try:
             body.decode()  # the parser does not check strings that it returns as Raw
@@ -181,6 +183,8 @@ async def produce(call: Call) -> web.StreamResponse:
     records = [each for each in decoded if type(each) is Record]
     if partition is not None:
         _set_partition(records, partition)
+    if len(records) > STEP:
+        await call.give_way()
     written = await call.cluster.produce_many(call.params["topic"], cast("list[engine.Record]", records))
     if len(records) < len(decoded):
         results = iter(written)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
+import itertools
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from pixy.api.edge.budget import Budget
+from pixy.api.edge.pace import Pace
 from pixy.api.limits import STEP
 from pixy.api.restv1 import embedded, produce, reads
 from pixy.api.restv1.embedded import decode_long, decode_value
@@ -49,6 +52,32 @@ async def test_records_of_a_long_body_are_decoded_in_steps(form: str) -> None:
     assert len(found) == 9_900 and found[-1].headers == [("h", b"x")] * 9
     assert found[-1].value == (b"x" if form == "binary" else b'"eA=="')
     assert call.turns >= 9_900 * 9 // (STEP + 10)
+
+
+async def test_long_bodies_that_come_together_are_parsed_in_different_turns(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ticks, parsed = itertools.count(), list[int]()
+    steps, parse = Pace(lambda: next(ticks) * 0.01, 1), produce.bodies.parse
+
+    def noted(*args: Any) -> Any:
+        parsed.append(turn)
+        return parse(*args)
+
+    async def give_way() -> None:
+        wait = steps.enter("a")
+        if wait is not None:
+            await wait
+
+    monkeypatch.setattr(produce.bodies, "parse", noted)
+    call: Any = Call()
+    call.give_way = give_way
+    body, turn = document(3, 0, "QUJD" * 250_000), 0
+    tasks = [asyncio.ensure_future(produce.decode(body, call)) for _ in range(6)]
+    while not all(task.done() for task in tasks):
+        turn += 1
+        await asyncio.sleep(0)
+    assert len(parsed) == 6 and max(parsed.count(each) for each in parsed) <= 2
 
 
 async def test_headers_of_a_short_body_are_converted_in_steps() -> None:
