@@ -248,15 +248,22 @@ class HttpInput(PacedInput):
         except OverBudget as error:
             self._unwanted(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
 
-    def _unwanted(self, status: HTTPStatus, text: str) -> None:
+    def _unwanted(self, status: HTTPStatus, text: str, *, unparsed: bool = False) -> None:
         """End the connection: it would keep a body that nobody reads for as long as its request takes."""
         if self._force_close:
             return
         self._tell(status, text)
-        request, transport = self._current_request, self.transport
-        alone = len(self._messages) + (request is not None) == 1
+        request, body, transport = self._current_request, self._body, self.transport
+        under_way = len(self._messages) + (request is not None)
+        # Unparsed data behind a whole request is another one's: it must not get that one's answer.
+        if unparsed and (not under_way or body is None or body.is_eof()):
+            alone, body = under_way == 0, None
+        else:
+            alone = under_way == 1
         if transport is not None and alone and (request is None or not request.writer.output_size):
             transport.write(refusal(status, text))
+            if body is not None:  # whose handler may run on until the connection has ended
+                body.set_exception(web.RequestPayloadError(text))
         self.force_close()
 
     def _count(self) -> None:

@@ -96,7 +96,7 @@ class PacedInput(RequestHandler):
             self._kept_bytes.take(len(data))
         except OverBudget as error:
             self._drop_kept()
-            self._unwanted(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+            self._unwanted(HTTPStatus.SERVICE_UNAVAILABLE, str(error), unparsed=True)
             return True
         self.kept.append(data)
         if self._turn is None and not self._stopped:
@@ -199,8 +199,14 @@ class PacedInput(RequestHandler):
             )
 
     @abstractmethod
-    def _unwanted(self, status: HTTPStatus, text: str) -> None:
-        """End the connection, which would hold too much."""
+    def _unwanted(self, status: HTTPStatus, text: str, *, unparsed: bool = False) -> None:
+        """End the connection, which would hold too much.
+
+        Args:
+            status: for the request that sends it, if it can be told.
+            text: for it.
+            unparsed: whether that is in data which has not been parsed.
+        """
 
     @abstractmethod
     def _refuse(self, status: HTTPStatus, text: str) -> None:

@@ -90,8 +90,9 @@ def size_of(body: Any) -> int:
 
 
 def _drop(body: StreamReader) -> None:
-    if body._size and body.exception() is None:
-        body.read_nowait(-1)
+    # Piece by piece: below its low water mark aiohttp reads on at once, which may come here again and take the rest.
+    while body._buffer and body.exception() is None:
+        body._read_nowait_chunk(-1)
 
 
 __all__ = ["FREE", "Unread", "size_of"]

@@ -201,6 +201,8 @@ class PartitionReader:
         self._first_ends = self._offsets(END)
         self._ends = dict(self._first_ends)
         self._held: deque[Message] = deque()
+        self._idle = False
+        """Whether the last look at all partitions found nothing. A log may end with a transaction's marker, which no read returns."""
         self._cut: dict[int, float] = {}
         """Since when a partition's log ends before the place that was read up to."""
         unknown = set(partitions) - set(self._at)
@@ -221,11 +223,12 @@ class PartitionReader:
         """See :class:`Reader`."""
         until = time.monotonic() + _WAIT
         while not self._held:
-            if not any(at < self._ends.get(number, 0) for number, at in self._at.items()):
+            if self._idle or not any(at < self._ends.get(number, 0) for number, at in self._at.items()):
                 self._look_at_ends()
             for number, at in sorted(self._at.items()):
                 if at < self._ends.get(number, 0):
                     self._fetch(number, at)
+            self._idle = not self._held
             if self._held:
                 break
             if time.monotonic() >= until:

@@ -21,11 +21,16 @@ class Logs:
 
     Attributes:
         logs: values by partition; the offset of a value is its place.
+
+    Args:
+        logs: the first ones.
+        markers: of transactions, at the end of partition 0.
     """
 
-    def __init__(self, logs: dict[int, str]) -> None:
+    def __init__(self, logs: dict[int, str], markers: int = 0) -> None:
         self.server, self.cluster, self.timeout, self.out = "d:1", "", 90.0, Output("table")
         self.logs = logs
+        self._markers = markers
 
     def call(self, method: str, request: Any) -> Any:
         if method == "Fetch":
@@ -37,6 +42,8 @@ class Logs:
                 ]
             )
         places = {number: 0 if request.time == BEGIN else len(values) for number, values in self.logs.items()}
+        if request.time != BEGIN:
+            places[0] += self._markers
         return pb.FindOffsetsRs(
             offsets=[pb.PartitionOffset(partition=number, offset=at) for number, at in places.items()]
         )
@@ -111,3 +118,12 @@ def test_partitions_that_are_added_are_read_unless_some_are_chosen(chosen: tuple
     assert read(reader) == ["0:a"]
     session.logs = {0: "a", 1: "b"}
     assert read(reader) == ["1:b"] * (not chosen)
+
+
+def test_a_log_that_ends_with_a_marker_does_not_keep_other_partitions_from_being_read() -> None:
+    """Their ends were not looked at again: no read of the first one reaches its end."""
+    session = Logs({0: "ab", 1: ""}, markers=1)
+    reader = reader_of(session)
+    assert read(reader) == ["0:a", "0:b"]
+    session.logs = {0: "ab", 1: "c", 2: "d"}
+    assert read(reader) == ["1:c", "2:d"]

@@ -39,6 +39,8 @@ class World:
         self.budget = Budget(limit, "max_buffered_bytes")
         self.told: list[tuple[int, str]] = []
         self.bodies: list[bytes] = []
+        self.gate: asyncio.Event | None = None
+        """Keeps a handler that has read its body from answering."""
         self._reads = reads
         ticks = itertools.count()
         self._server = HttpServer(
@@ -60,6 +62,8 @@ class World:
         except bodies.UnreadableBody as error:
             return web.Response(status=400, text=str(error))
         self.bodies.append(body)
+        if self.gate is not None:
+            await self.gate.wait()
         return web.Response(text=f"{len(body)} bytes")
 
     def open(self) -> tuple[Any, Transport]:
@@ -246,6 +250,39 @@ async def test_what_waits_is_bounded() -> None:
         connection.data_received(post(b"x" * 100_000)[:50_000])
     refused = [transport for _, transport in found if transport.closed]
     assert 10 <= len(refused) < 18 and [status for status, _ in world.told] == [503] * len(refused)
+    await world.close()
+
+
+@pytest.mark.parametrize("data", [post(b"a\r\n" * 70_000), post(b"x" * 210_000)])
+@pytest.mark.parametrize("before", [b"", GET])
+async def test_who_sends_more_than_there_is_room_for_hears_so(data: bytes, before: bytes) -> None:
+    world = World(limit=150_000, reads=False)
+    connection, transport = world.open()
+    await world.settle(20)
+    if before:
+        connection.data_received(before)
+        await world.settle()
+    connection.data_received(data)
+    await world.settle()
+    assert b" 503 " in transport.written and transport.closed
+    connection.connection_lost(None)
+    await world.close()
+
+
+async def test_a_request_does_not_get_the_refusal_of_the_one_behind_it() -> None:
+    """It has been carried out: its client would repeat it."""
+    world = World(limit=50_000)
+    gate = world.gate = asyncio.Event()
+    connection, transport = world.open()
+    await world.settle(20)
+    connection.data_received(post(b"first"))
+    await world.settle()
+    assert world.bodies == [b"first"]
+    connection.data_received(post(b"a\r\n" * 30_000))
+    await world.settle()
+    assert transport.closed and b" 503 " not in transport.written
+    gate.set()
+    connection.connection_lost(None)
     await world.close()
 
 

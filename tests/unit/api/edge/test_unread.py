@@ -99,6 +99,44 @@ async def test_what_comes_after_the_answer_is_dropped() -> None:
     await world.close()
 
 
+@pytest.mark.parametrize("lines", [0, 200])
+async def test_a_long_body_that_nobody_reads_is_no_reason_to_break_off(
+    lines: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """aiohttp reads on while it is dropped, whereby the rest is dropped already."""
+    world, data = World(), post(b"\r" * lines + b"x" * (90_000 - lines))
+    if lines:
+        world.go.set()
+        connection, transport = await world.open(data)
+    else:
+        connection, transport = await world.open(*[data[at : at + 16_000] for at in range(0, 80_000, 16_000)])
+        world.go.set()
+        await world.settle()
+        connection.data_received(data[80_000:])
+    await world.settle()
+    assert b" 404 " in transport.written and not transport.closed and not caplog.records
+    connection.data_received(GET)
+    await world.settle()
+    assert transport.written.count(b" 404 ") == 2
+    await world.close()
+
+
+async def test_a_request_that_is_refused_for_its_body_is_not_carried_out() -> None:
+    """The end of its connection is noticed late, over TLS above all."""
+    world = World(30_000, reads=True)
+    world.go.set()
+    other = world.budget.share("b")
+    other.take(20_000)
+    connection, transport = await world.open()
+    await world.settle()
+    connection.data_received(post(b"x" * 20_000))
+    await world.settle()
+    assert b" 503 " in transport.written and world.read == []
+    other.give_back()
+    connection.connection_lost(None)
+    await world.close()
+
+
 async def test_bodies_that_nobody_reads_are_bounded_together() -> None:
     world = World(10 * SIZE)
     found = [await world.open(post(b"x" * SIZE)) for _ in range(20)]
