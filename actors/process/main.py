@@ -217,6 +217,8 @@ class Worker:
         Args:
             watched: the other file descriptor of the connection.
         """
+        if self._link.fd < 0:
+            return  # a child of such a child, whose file descriptors are its own
         self._link.let_go()
         self._sock.close()
         os.close(watched)
