@@ -22,8 +22,9 @@ from pixy.cli.shell.errors import (
 from pixy.cli.shell.framework import EXITS, Command, connected
 from pixy.cli.shell.message_format import Message, formatter
 from pixy.cli.shell.names import GROUP, TOPIC
-from pixy.cli.shell.output import note
+from pixy.cli.shell.output import Output, note
 from pixy.cli.shell.places import BEGIN
+from pixy.cli.shell.profiles import file_of
 from pixy.cli.shell.progress import Bar
 from pixy.cli.shell.readers import GroupReader, PartitionReader, Reader
 from pixy.cli.shell.session import Session
@@ -108,6 +109,9 @@ EXAMPLES: Final = {
 @connected
 def consume(session: Session, topic: str, **given: Any) -> int:
     """Read messages."""
+    ctx = click.get_current_context()
+    if given["form"] and file_of(ctx, "output") and not ctx.params["as_json"]:
+        session.out = Output("table")  # who gives --format means it more than his profile
     _check(given, structured=session.out.structured)
     shape = formatter(given["form"] or r"%s\n")
     since = BEGIN if given["since"] is None else milliseconds(given["since"], "--since")

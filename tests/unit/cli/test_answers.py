@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -285,3 +286,19 @@ def test_a_first_message_that_is_too_large_has_a_count(monkeypatch: pytest.Monke
     assert code == 1 and "message 1 has " in err and err.endswith(
         "; stopped: 0 messages written to orders; go on with --skip 0\n"
     )  # fmt: skip
+
+
+# -- profiles ---------------------------------------------------------------------------------------
+
+
+def test_a_format_goes_before_the_output_of_a_profile(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody has given --output. Who does, contradicts himself."""
+    (tmp_path / "p.yaml").write_text("default: {output: json}\n")
+    monkeypatch.setenv("KAFKA_PIXY_PROFILES", str(tmp_path / "p.yaml"))
+    offsets = pb.FindOffsetsRs(offsets=[pb.PartitionOffset(partition=0, offset=0)])
+    shell = Shell(monkeypatch, {"GetTopicMetadata": pb.GetTopicMetadataRs(), "FindOffsets": offsets})
+    assert shell.run("consume", "foo", "--until-end", "--format", "%s") == (0, "", "")
+    code, _, said = shell.run("consume", "foo", "--until-end", "--format", "%s", "--json")
+    assert (code, "--format and --output" in said) == (2, True)
