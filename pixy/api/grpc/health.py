@@ -51,9 +51,10 @@ class Health:
     async def _watch(self, raw: bytes, context: Any) -> None:
         known = (await _wanted(raw, context)) in self._services
         if known:
-            await context.write(pb.HealthCheckResponse(status=self._status))
-            if not self._changed.is_set():
-                await self._changed.wait()
+            told = self._status
+            await context.write(pb.HealthCheckResponse(status=told))
+            await self._changed.wait()  # or it has changed during the write
+            if self._status != told:
                 await context.write(pb.HealthCheckResponse(status=self._status))
         else:
             await context.write(pb.HealthCheckResponse(status=pb.HealthCheckResponse.SERVICE_UNKNOWN))
