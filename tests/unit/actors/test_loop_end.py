@@ -216,6 +216,7 @@ print("done")
 """
 
 
+@pytest.mark.slow
 def test_a_stop_that_the_loop_does_not_see_the_end_of_is_abandoned_without_a_crash() -> None:
     done = run_alone(ABANDONED)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr[-3000:]

@@ -29,6 +29,7 @@ def reported(caplog: pytest.LogCaptureFixture) -> list[int]:
     return [int(found[1]) for line in lines if (found := re.search(r"refused (\d+) ask", line))]
 
 
+@pytest.mark.slow
 @virtual_time
 async def test_calls_through_a_proxy_that_are_refused_are_counted(caplog: pytest.LogCaptureFixture) -> None:
     async with virtual_system(mailbox_capacity=1_000) as system:

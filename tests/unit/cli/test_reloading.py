@@ -283,6 +283,7 @@ async def test_a_request_reloads_though_no_file_has_changed(running: Daemon) -> 
     await asyncio.wait_for(done.wait(), 60)
 
 
+@pytest.mark.slow
 async def test_an_error_of_ours_does_not_end_reloading(
     running: Daemon, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -261,6 +261,7 @@ def test_records_of_other_kinds_stay_on_a_terminal(monkeypatch: pytest.MonkeyPat
     assert "told here" in terminal.shown and "told twice" not in terminal.shown
 
 
+@pytest.mark.slow
 def test_the_program_itself_with_streams_closed_and_full() -> None:
     """One interpreter for each: here the streams are those of the system."""
     program = f"{sys.executable} -m pixy.cli.main"

@@ -217,6 +217,7 @@ def test_a_wrong_pattern_is_told() -> None:
         Identities("main", proxy, {}, None, None, None, lambda: False)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 async def test_an_identity_is_closed_when_it_has_nothing_to_do_and_opened_again() -> None:
     sandbox = Sandbox()
     app = App(proxies={"main": Proxy(kafka=Kafka(seed_peers=sandbox.seed_peers))})

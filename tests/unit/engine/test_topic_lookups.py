@@ -130,6 +130,7 @@ def test_a_topic_that_may_not_be_seen_is_not_missing() -> None:
     simulate(scenario, seed=1)
 
 
+@pytest.mark.slow
 def test_a_topic_that_exists_does_not_wait_behind_thousands_that_do_not() -> None:
     async def scenario(sim: Sim) -> None:
         kafka = Kafka(sim)

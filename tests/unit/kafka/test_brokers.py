@@ -92,6 +92,7 @@ def test_no_more_connections_are_kept_than_asked_for_and_none_after_the_end(open
         assert not any(brokers._idle.values())
 
 
+@pytest.mark.slow
 def test_a_request_that_is_not_answered_in_time_is_not_repeated(opened: ExitStack) -> None:
     done = threading.Event()
     opened.callback(done.set)
@@ -125,6 +126,7 @@ def test_the_broker_that_answered_last_is_asked_first(opened: ExitStack) -> None
     assert [each.names().count("Metadata") for each in fakes] == [1, 3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["refused", "silent", "credentials"])
 def test_without_any_broker_the_error_is_that_of_the_original(
     opened: ExitStack, how: str, monkeypatch: pytest.MonkeyPatch

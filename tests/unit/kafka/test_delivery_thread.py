@@ -479,6 +479,7 @@ async def test_a_message_that_expires_behind_one_sent_ahead_is_reported_without_
     assert await bench.client.close(1.0) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("together", [False, True])
 async def test_messages_without_a_key_avoid_partitions_that_the_topic_no_longer_has(
     library: type[Library], together: bool
@@ -645,6 +646,7 @@ async def test_a_producer_that_kafka_grants_its_rights_again_writes(
     assert await bench.client.close(1.0) == 0
 
 
+@pytest.mark.slow
 async def test_callers_hear_of_a_missing_right_until_kafka_grants_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delivery_thread, "_LONGEST_PAUSE", 0.05)
     sandbox = Sandbox()
@@ -665,6 +667,7 @@ async def test_callers_hear_of_a_missing_right_until_kafka_grants_it(monkeypatch
     assert bench.failed == [] and await bench.client.close(1.0) == 0
 
 
+@pytest.mark.slow
 async def test_a_fatal_error_of_librdkafka_costs_no_message_and_no_order() -> None:
     """confluent-kafka raises a fatal error in ``poll``: it does not call ``error_cb``."""
     sandbox = Sandbox()
@@ -687,6 +690,7 @@ async def test_a_fatal_error_of_librdkafka_costs_no_message_and_no_order() -> No
     assert await bench.client.close(1.0) == 0
 
 
+@pytest.mark.slow
 async def test_a_request_that_kafka_refuses_for_its_sequence_number_is_written_by_another_producer() -> None:
     sandbox = Sandbox()
     bench = Bench(settings.producer(Proxy(kafka=Kafka(seed_peers=sandbox.seed_peers)), "random"))

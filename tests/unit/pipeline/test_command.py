@@ -34,6 +34,7 @@ def test_help_and_usage(capsys: pytest.CaptureFixture[str]) -> None:
         assert wanted in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("argv", "code", "named"),
     [

@@ -17,6 +17,7 @@ from tests.unit.wire import bodies
 MANY = settings(deadline=None, database=None, suppress_health_check=list(HealthCheck))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", messages.names())
 def test_round_trip(name: str) -> None:
     """A body round-trips; a missing or surplus byte is an error."""

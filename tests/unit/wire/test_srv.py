@@ -143,6 +143,7 @@ def test_after_a_failed_server_the_next_is_asked(
     assert lookup("_kafka._tcp.example.com", servers=[gone, server.address])
 
 
+@pytest.mark.slow
 def test_servers_share_the_timeout(server: NameServer, lookup: Callable[..., list[str]]) -> None:
     """A silent first server leaves time for the second."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
@@ -190,6 +191,7 @@ def test_a_silent_server_ends_the_lookup_in_time(
         lookup("example.com", servers=[])
 
 
+@pytest.mark.slow
 def test_a_malformed_answer_is_an_error(server: NameServer, lookup: Callable[..., list[str]]) -> None:
     server.over_udp = lambda question: [message(question, *TWO)[:-3]]
     with pytest.raises(WireError, match=r"SRV record of example\.com"):
@@ -227,6 +229,7 @@ def test_without_dnspython_the_error_says_what_to_install() -> None:
     assert found.stdout == "SRV record of _kafka._tcp.example.com needs dnspython: pip install dnspython\n"
 
 
+@pytest.mark.slow
 async def test_a_lookup_leaves_the_event_loop_free(server: NameServer) -> None:
     server.over_udp = lambda _question: []
     call = asyncio.ensure_future(srv.lookup_async("example.com", servers=[server.address], timeout=0.5))

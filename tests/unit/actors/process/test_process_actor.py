@@ -257,6 +257,7 @@ async def test_what_cannot_be_pickled_fails_one_ask(system: ActorSystem) -> None
         system.spawn(Local)
 
 
+@pytest.mark.slow
 async def test_constructors_and_starts_that_fail(system: ActorSystem) -> None:
     with pytest.raises(ActorDeadError) as caught:
         await system.spawn(Broken, OSError("no such host"))

@@ -87,6 +87,7 @@ def run(where: Path, *arguments: str) -> str:
     return done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_marked_tests_are_simulated_and_others_left_alone(tmp_path: Path) -> None:
     text = run(tmp_path)
     assert "5 passed" in text and "1 failed" in text, text

@@ -333,6 +333,7 @@ def test_a_wrong_model_is_found_and_shrinks(capsys: pytest.CaptureFixture[str]) 
 # -- imports -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_runtime_does_not_import_the_tools() -> None:
     code = (
         "import sys, actors; "

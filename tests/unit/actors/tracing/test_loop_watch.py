@@ -109,6 +109,7 @@ async def test_a_loop_that_turns_is_not_blocked() -> None:
     assert not thread.is_alive() and watch.blocks == 0
 
 
+@pytest.mark.slow
 async def test_reports_are_rationed_and_blocks_counted() -> None:
     heard: list[LoopBlocked] = []
     async with ActorSystem() as system:

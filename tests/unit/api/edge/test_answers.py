@@ -88,7 +88,7 @@ async def written(kind: type[web.Response], sent: bytes, **about: Any) -> tuple[
         {"body": b"{}", "headers": {"Content-Type": "text/\u00fc"}},
         {"body": b"{}", "close": True},
     ],
-    ids=str,
+    ids=lambda about: str(about)[:60],
 )
 @pytest.mark.parametrize(
     "sent",

@@ -182,6 +182,7 @@ async def test_honest_chunks_are_served(count: int, size: int, cut: int) -> None
     await world.close()
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.sampled_from(["lines", "large", "plain", "text", "get"]), min_size=1, max_size=6),

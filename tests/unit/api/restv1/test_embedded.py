@@ -111,6 +111,7 @@ def test_binary_distinguishes_null_from_empty(text: str, stored: bytes | None) -
     assert found["value"] == found["key"] == (None if stored is None else base64.b64encode(stored).decode())
 
 
+@pytest.mark.slow
 @given(JSON_VALUES)
 def test_any_json_value_round_trips(value: object) -> None:
     stored = decode_value(json.dumps(value).encode(), "value", "json")

@@ -369,6 +369,7 @@ def test_a_session_that_cannot_be_opened_is_tried_again() -> None:
     run(scenario)
 
 
+@pytest.mark.slow
 def test_the_pauses_between_sessions_grow() -> None:
     async def scenario(sim: Sim) -> None:
         stage = Stage(sim, subscription_timeout=3600.0)

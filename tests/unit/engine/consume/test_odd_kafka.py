@@ -41,6 +41,7 @@ def _without_ends(self: ModelSession, partition: Any, event: Fetched) -> None:
         _land(self, partition, event)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "wrong", "error"),
     [

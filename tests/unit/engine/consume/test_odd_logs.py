@@ -107,6 +107,7 @@ def simulated(seed: int, *faults: Any) -> None:
     simulate(scenario, seed=seed, faults=faults, may_escalate=True)
 
 
+@pytest.mark.slow
 def test_every_readable_message_is_offered_and_the_end_is_committed() -> None:
     for seed in SEEDS:
         simulated(seed)

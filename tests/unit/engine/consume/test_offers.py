@@ -152,6 +152,7 @@ def test_a_message_larger_than_the_bound_is_offered_alone() -> None:
     assert offered(made) == 1
 
 
+@pytest.mark.slow
 def test_deadlines_do_not_add_up_behind_a_slow_client() -> None:
     """A client holds message 0 for five minutes while others take and acknowledge 400 messages a second."""
     made = fetch(book(ack_timeout=300.0), *range(120_001))

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from confluent_kafka import KafkaError as LibraryError
 
 from actors import ActorSystem, Backoff
@@ -372,6 +373,7 @@ class Journalled(Scenario):
         return [event for batch, _ in self.journal.take(partly=True) for event in batch]
 
 
+@pytest.mark.slow
 def test_the_journal_agrees_with_the_clients() -> None:
     for seed in range(6):
         crash = Crash(path="/g/t.*", probability=0.002)

@@ -245,6 +245,7 @@ async def test_messages_beyond_channel_buffer_size_are_refused() -> None:
         assert not any(reply.done() for reply in replies[:3])
 
 
+@pytest.mark.slow
 async def test_a_message_that_is_too_large_and_an_unknown_topic_are_refused() -> None:
     client = Client()
     async with ActorSystem() as system:
@@ -525,6 +526,7 @@ async def test_a_batch_that_was_sent_in_part_when_a_drain_ends_has_a_result_for_
         assert journal.held == 3, "each record once"
 
 
+@pytest.mark.slow
 async def test_a_batch_for_an_unknown_topic_fails_as_a_whole() -> None:
     async with ActorSystem() as system:
         ref = start(system, BulkClient(), partitions=None)
@@ -616,6 +618,7 @@ async def test_the_journal_has_an_event_for_each_record_of_a_batch() -> None:
         ]
 
 
+@pytest.mark.slow
 async def test_messages_for_an_unknown_topic_are_in_the_journal() -> None:
     async with ActorSystem() as system:
         ref, journal = start_journalled(system, BulkClient(), partitions=None)

@@ -682,6 +682,7 @@ async def test_a_partition_that_goes_and_comes_back_before_it_has_a_leader_begin
     await case.session.close((), 10)
 
 
+@pytest.mark.slow
 async def test_a_group_in_which_nothing_happens_polls_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until a message or a command comes. While a partition waits for its beginning, polls are short."""
     case = Case(monkeypatch)
@@ -729,6 +730,7 @@ async def test_a_member_that_its_group_has_removed_begins_anew(monkeypatch: pyte
     await case.session.close((), 10)
 
 
+@pytest.mark.slow
 async def test_a_member_that_never_heard_of_its_assignment_begins_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from actors.testing import Sim, simulate
 from pixy.membership.zookeeper.keeper import KeeperError
+from tests import effort
 from tests.unit.membership.zookeeper.world import TIMEOUT, GoInstance, World
 
 Scenario = Callable[[World], Awaitable[None]]
@@ -85,6 +86,7 @@ def test_members_that_come_to_a_new_group_together_know_that_it_is_new() -> None
     assert 1 in together and max(together) > 1, together
 
 
+@pytest.mark.slow
 def test_a_claim_waits_until_the_owner_has_drained() -> None:
     async def scenario(world: World) -> None:
         world.start("a", drain=100.0)
@@ -500,4 +502,4 @@ def test_nothing_that_happens_gives_a_partition_two_consumers() -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await go
 
-    play(scenario, seeds=4, t=8)
+    play(scenario, seeds=len(effort.seeds(4)), t=8)

@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings, strategies as st
 
 from pixy.journal import Kind
@@ -175,6 +176,7 @@ def misplaced(offers: list[tuple[int, int]]) -> set[int]:
     return found
 
 
+@pytest.mark.slow
 @settings(max_examples=examples(100), deadline=None)
 @given(
     rows,

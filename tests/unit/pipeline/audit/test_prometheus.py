@@ -121,6 +121,7 @@ def test_an_audit_without_data_has_no_gauges_of_topics(tmp_path: Path) -> None:
     assert not [key for key in found if key[0].startswith(("topic_", "group_", "partition_", "findings"))]
 
 
+@pytest.mark.slow
 def test_the_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
     """A collector that reads continuously never sees a partial file."""
     file = tmp_path / "audit.prom"

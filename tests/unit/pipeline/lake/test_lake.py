@@ -212,6 +212,7 @@ def test_folders_that_are_not_this_cluster_s_lake_are_refused(tmp_path: Path) ->
         Lake.open(lake.store.root)
 
 
+@pytest.mark.slow
 def test_importing_needs_no_spark() -> None:
     code = (
         "import sys, pixy.pipeline, pixy.pipeline.lake.lake, pixy.pipeline.lake.verify, pixy.pipeline.replay.job;"

@@ -131,6 +131,7 @@ def start(tmp_path: Path) -> Start:
     return started
 
 
+@pytest.mark.slow
 def test_java_that_ends_is_one_line(start: Start) -> None:
     with start(
         JAVA + "echo 'Invalid maximum heap size: -Xmx7x' >&2; echo 'Error: Could not create' >&2; exit 1\n"
@@ -144,6 +145,7 @@ def test_java_that_ends_is_one_line(start: Start) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_ctrl_c_while_spark_starts_is_one_line(start: Start, tmp_path: Path) -> None:
     """Java writes a page afterwards, as the real one does: its folder has gone."""
     reached, written = tmp_path / "reached", tmp_path / "written"
