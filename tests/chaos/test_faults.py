@@ -54,11 +54,10 @@ async def consume_until(
 async def test_a_frozen_broker_does_not_block_the_loop(kafka: Cluster, name: str) -> None:
     """While Kafka answers nothing, requests that do not need it are answered and no callback waits."""
     kafka.create_topic(name)
-    process = kafka._processes[1]._process
     config = make_config(kafka.bootstrap(), long_polling_timeout=60.0)
     async with serving(config) as daemon:
         await daemon.produce(name, b"x")
-        process.send_signal(signal.SIGSTOP)
+        kafka.signal(1, signal.SIGSTOP)
         try:
             stuck = [
                 asyncio.ensure_future(daemon.produce(name, b"y")),
@@ -72,7 +71,7 @@ async def test_a_frozen_broker_does_not_block_the_loop(kafka: Cluster, name: str
             assert not slow.found
             assert not any(request.done() for request in stuck), "Kafka is frozen"
         finally:
-            process.send_signal(signal.SIGCONT)
+            kafka.signal(1, signal.SIGCONT)
         assert (await stuck[0])[1] == 1
         assert (await stuck[1]).status == 200
         await stuck[2]

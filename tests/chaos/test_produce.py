@@ -125,12 +125,11 @@ async def test_only_the_partition_without_an_answer_waits(kafka: Cluster, name: 
 @contextlib.contextmanager
 def frozen(kafka: Cluster) -> Iterator[Callable[[], None]]:
     """Freeze the broker until the end of the block, or until the function that this yields is called."""
-    process = kafka._processes[1]._process
-    process.send_signal(signal.SIGSTOP)
+    kafka.signal(1, signal.SIGSTOP)
     try:
-        yield lambda: process.send_signal(signal.SIGCONT)
+        yield lambda: kafka.signal(1, signal.SIGCONT)
     finally:
-        process.send_signal(signal.SIGCONT)
+        kafka.signal(1, signal.SIGCONT)
 
 
 @pytest.mark.timeout(120)

@@ -8,6 +8,7 @@ import fcntl
 import os
 import secrets
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -154,8 +155,10 @@ class Process:
         return self._process.poll() is not None
 
     def signal(self, number: int) -> None:
-        """Send a signal."""
+        """Send a signal. After SIGSTOP no thread of the process runs any more: on a busy machine that takes some time."""
         self._process.send_signal(number)
+        if number == signal.SIGSTOP:
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def kill(self) -> None:
         """Kill the process without warning, as a power failure does."""
