@@ -312,6 +312,7 @@ class ActorSystem:
                 limit.
         """
         no_nan("timeout", timeout)
+        self.turns.look_again()
         try:
             async with asyncio.timeout(timeout):
                 while self.top:  # a last hook may spawn another one

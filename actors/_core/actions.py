@@ -14,7 +14,7 @@ from actors._core.begun import begun
 from actors._core.context import origin
 from actors._core.crash_reports import report
 from actors._core.envelope import Outcome
-from actors._core.interruption import as_failure
+from actors._core.interruption import as_failure, interrupted, of_program
 from actors._core.lifecycle import STOPPED
 from actors._errors import StashFull, TooManyTasks
 from actors._future import Future
@@ -131,7 +131,8 @@ def _task_done(
         except BaseException as failure:
             cell.fail(as_failure(cell, failure), "task")
     elif error is not None:
-        cell.fail(as_failure(cell, error), "task")
+        # What is the program's has left the loop already, out of the task.
+        cell.fail(interrupted(cell, error) if of_program(error) else as_failure(cell, error), "task")
 
 
 def pipe(cell: Cell, work: Awaitable[Any], outcome: Callable[[Any, BaseException | None], Any]) -> None:

@@ -32,7 +32,12 @@ def begin(cell: Cell, handler: CoroutineType[Any, Any, Any]) -> None:
     standby = cell.standby
     if standby is not None and standby.idle and standby.context is cell.handling:
         cell.task = standby.task
-        standby.take(handler)
+        try:
+            standby.take(handler)
+        except BaseException:  # the handler is not under way
+            if cell.task is standby.task:
+                cell.task = None
+            raise
         return
     following = _follow(cell, handler)
     following.send(None)  # to its first line, which the task continues: see there
@@ -42,34 +47,39 @@ def begin(cell: Cell, handler: CoroutineType[Any, Any, Any]) -> None:
 async def _follow(cell: Cell, handler: CoroutineType[Any, Any, Any]) -> None:
     """Take the turns that begin with a coroutine handler, as long as the task may stand by for the next one."""
     error: BaseException | None = None
+    task = None
     try:
-        # A task that is cancelled before its first step would not run any of this code. (A callback at
-        # the task's end would show that, too, and take 6 % of an ask.)
-        await pause()
-    except asyncio.CancelledError as failure:
-        error = failure
-        handler.close()
-    task = cell.task
-    if task is None:
-        return  # this life has ended; or Ctrl-C came before the task stood here, and the message is answered for
-    try:
+        try:
+            # A task that is cancelled before its first step would not run any of this code. (A callback at
+            # the task's end would show that, too, and take 6 % of an ask.)
+            await pause()
+        except asyncio.CancelledError as failure:
+            error = failure
+            handler.close()
+        task = cell.task
+        if task is None:
+            return  # this life has ended; or Ctrl-C came before the task stood here, and the message is answered for
         standby = _standby(cell, task) if await _take_turn(cell, task, handler, error) else None
     except BaseException as failure:
-        _broken_off(cell, task, failure)
+        _broken_off(cell, task or cell.task, failure)
         raise
     if standby is None:
         return
     del handler, error
+    cell.system.turns.standbys += 1
     try:
-        while (following := await standby) is not None:
+        while True:
             try:
+                following = await standby
+                if following is None:
+                    return
                 stays = await _take_turn(cell, task, following, None, standby)
             except BaseException as failure:  # not the handler's
                 _broken_off(cell, task, failure)
                 if not standby.driven:
                     raise
                 standby.failure, stays = failure, False
-            del following
+            following = None
             if stays:
                 continue
             if not standby.driven:
@@ -79,7 +89,7 @@ async def _follow(cell: Cell, handler: CoroutineType[Any, Any, Any]) -> None:
         cell.system.turns.standbys -= 1
 
 
-def _broken_off(cell: Cell, task: asyncio.Task[None], failure: BaseException) -> None:
+def _broken_off(cell: Cell, task: asyncio.Task[None] | None, failure: BaseException) -> None:
     """Answer for the message at hand: Ctrl-C has come between two handlers, or the runtime has a defect."""
     if isinstance(failure, GeneratorExit):
         return  # the loop is gone
@@ -96,7 +106,6 @@ def _standby(cell: Cell, task: asyncio.Task[None]) -> Standby | None:
         return None
     if before is not None:
         before.dismiss()  # it is for another context
-    turns.standbys += 1
     cell.standby = made = Standby(task, cell.handling)
     return made
 

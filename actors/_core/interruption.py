@@ -2,7 +2,7 @@
 
 ``CancelledError`` and ``KeyboardInterrupt`` are no ``Exception``: an asker that got one as its reply would be
 cancelled or interrupted itself, and pykka stops all actors for one. So both become :class:`Interrupted`. The
-interrupt, which was meant for the program, leaves the loop as well.
+interrupt, which was meant for the program, leaves the loop as well. So does the ``SystemExit`` of a signal handler.
 
 The same holds for code of others that the runtime calls for itself: see :func:`failed_itself`.
 """
@@ -10,7 +10,9 @@ The same holds for code of others that the runtime calls for itself: see :func:`
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
+import traceback
 from typing import TYPE_CHECKING
 
 from actors._errors import Interrupted
@@ -28,9 +30,8 @@ def as_failure(cell: Cell, error: BaseException) -> BaseException:
     """
     if isinstance(error, asyncio.CancelledError):
         return interrupted(cell, error)
-    # Elsewhere no signal raises it, so it is an exception like any other.
-    if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
-        cell.loop.call_soon(_raise, error)
+    if of_program(error):
+        cell.loop.call_soon(raise_in_loop, error)
         cell.system.turns.gives_way = True  # who awaits the reply goes on after the loop has ended
         return interrupted(cell, error)
     return error
@@ -45,27 +46,50 @@ def interrupted(cell: Cell, error: BaseException) -> Interrupted:
     return made
 
 
+def of_program(error: BaseException) -> bool:
+    """Whether an exception is meant for the program: Ctrl-C, or the ``SystemExit`` of one of its signal handlers.
+
+    Signals reach the main thread only. Elsewhere both are exceptions like any others.
+    """
+    if not isinstance(error, (KeyboardInterrupt, SystemExit)):
+        return False
+    if threading.current_thread() is not threading.main_thread():
+        return False
+    return isinstance(error, KeyboardInterrupt) or _left_signal_handler(error)
+
+
+def _left_signal_handler(error: BaseException) -> bool:
+    """Whether a function has raised ``error`` that was given its caller's frame: the one that a signal has interrupted."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        names, varargs, _, values = inspect.getargvalues(frame)
+        given = [values.get(name) for name in names] + list(values.get(varargs or "", ()))
+        if frame.f_back is not None and any(each is frame.f_back for each in given):
+            return True
+    return False
+
+
 def failed_itself(error: BaseException) -> bool:
     """Tell whether code of others (a subscriber, an instrument, a filter of the log) has failed by itself.
 
     It has, whatever it has raised, also ``CancelledError``, ``GeneratorExit`` and ``SystemExit``: none of them may go on into
-    the runtime, in whose middle it was called. Only Ctrl-C is the program's: it leaves the loop in its next turn, and
-    what it has hit is not to blame.
+    the runtime, in whose middle it was called. Only what is the program's (see :func:`of_program`) leaves the loop in its
+    next turn, and what it has hit is not to blame.
 
     Args:
         error: what the called code has raised.
 
     Raises:
-        KeyboardInterrupt: Ctrl-C, where no loop runs.
+        BaseException: ``error``, if it is the program's and no loop runs.
     """
-    if not isinstance(error, KeyboardInterrupt) or threading.current_thread() is not threading.main_thread():
+    if not of_program(error):
         return True
     loop = asyncio._get_running_loop()
     if loop is None:
         raise error
-    loop.call_soon(_raise, error)
+    loop.call_soon(raise_in_loop, error)
     return False
 
 
-def _raise(error: BaseException) -> None:
+def raise_in_loop(error: BaseException) -> None:
+    """Raise an error; as a callback of the loop: let it leave the loop."""
     raise error

@@ -49,8 +49,8 @@ class Procedure:
             coroutine.close()  # the loop was closed before its first step: no warning about that
 
     def _step(self, _: Any = None) -> None:
-        if self._over:
-            return
+        if self._over or inspect.getcoroutinestate(self._coroutine) == inspect.CORO_CLOSED:
+            return  # it has been broken, or is not wanted any more
         try:
             waits_for = self._coroutine.send(None)
             if waits_for is None:  # asyncio.sleep(0)

@@ -13,12 +13,15 @@ the task's wake-up, which the standby was given as any future is, goes to that, 
 from __future__ import annotations
 
 import asyncio
+import inspect
 from asyncio.tasks import _enter_task, _leave_task, _register_task, _unregister_task
 from collections.abc import Coroutine, Generator
 from contextlib import suppress
 from contextvars import Context
 from types import CoroutineType
 from typing import Any, TypeAlias
+
+from actors._core.interruption import raise_in_loop
 
 MAX_STANDBYS = 1_000
 """Tasks of one system that stand by; about 1 KiB each. The other actors make a task per turn."""
@@ -43,6 +46,10 @@ class Outcome:
         """Raise the error."""
         if self._error is not None:
             raise self._error
+
+    def cancel(self, msg: Any = None) -> bool:
+        """Refuse: it is done."""
+        return False
 
 
 DONE = Outcome()
@@ -131,28 +138,58 @@ class Standby:
     def take(self, handler: Handler) -> None:
         """Run a handler's first step, and all that follows unless it waits. The standby is idle."""
         loop, task = self._loop, self.task
-        self._handler, self.idle, self.driven = handler, False, True
         running = asyncio.current_task(loop)
-        if running is not None:
-            _leave_task(loop, running)
-        _enter_task(loop, task)
         try:
+            self._handler, self.idle, self.driven = handler, False, True
+            if running is not None:
+                _leave_task(loop, running)
+            _enter_task(loop, task)
             waits_for = self._coroutine.send(None)
-        finally:
             self.driven = False
             _leave_task(loop, task)
             if running is not None:
                 _enter_task(loop, running)
-        if waits_for is self:
-            self._asyncio_future_blocking = False
-            self._cancelled = None
-            if self.ends:
-                self._wake(DONE)
-        else:
-            self._hand_over(waits_for)
+            if waits_for is self:
+                self._came_back()
+            else:
+                self._hand_over(waits_for)
+        except BaseException as error:
+            self._struck(error, running)
         failure, self.failure = self.failure, None
         if failure is not None:
             raise failure
+
+    def _came_back(self) -> None:
+        self._asyncio_future_blocking, self._cancelled = False, None
+        if self.ends:
+            self._wake(DONE)
+
+    def _struck(self, error: BaseException, running: asyncio.Task[Any] | None) -> None:
+        """Put in order what Ctrl-C, or a defect, has hit in :meth:`take`; raise it, unless the handler is under way.
+
+        Args:
+            error: what has hit it.
+            running: the task that was the current one before.
+        """
+        self.driven = False
+        current = asyncio.current_task(self._loop)
+        if current is not running:
+            if current is not None:
+                _leave_task(self._loop, current)
+            if running is not None:
+                _enter_task(self._loop, running)
+        alive = inspect.getcoroutinestate(self._coroutine) == inspect.CORO_SUSPENDED
+        if self._handler is not None or not alive:  # the task has not got it, or has ended
+            self._handler, self.idle = None, alive
+            raise error
+        if self.idle:
+            self._came_back()
+            raise error
+        if self._waits_for is not None:
+            self._loop.call_soon(raise_in_loop, error)
+        else:  # what it waits for is lost: the handler fails there, and lets the error leave the loop
+            _register_task(self.task)
+            self._loop.call_soon(self._wake_up, Outcome(error), context=self.context)
 
     def dismiss(self) -> None:
         """Let the task end, if it stands by."""
@@ -173,11 +210,13 @@ class Standby:
             error = RuntimeError(f"Task cannot await on itself: {self.task!r}")
         elif getattr(waits_for, "_asyncio_future_blocking", None) and waits_for.get_loop() is self._loop:
             waits_for._asyncio_future_blocking = False
+            self._waits_for = waits_for  # before the last step: see _struck
             waits_for.add_done_callback(self._wake_up, context=self.context)
-            self._waits_for = waits_for
             if error is not None:
                 waits_for.cancel(*error.args)
             return
         elif error is None and waits_for is not None:  # None: a bare yield
             error = RuntimeError(f"Task {self.task!r} got bad yield: {waits_for!r}")
-        self._loop.call_soon(self._wake_up, Outcome(error), context=self.context)
+        outcome = Outcome(error)
+        self._waits_for = outcome
+        self._loop.call_soon(self._wake_up, outcome, context=self.context)

@@ -8,6 +8,7 @@ done by a procedure: a :class:`Restart`, or :func:`_give_up`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -69,20 +70,23 @@ def fail(cell: Cell, error: BaseException, where: str, *, resumable: bool = Fals
     else:  # no restart: it does not use up the siblings' allowance
         failures = history.count(cell.loop.time(), policy) + 1
     report(cell, error, where, directive.value, failures)
-    work: Any
-    broken: Callable[[BaseException], None]
-    if directive is Directive.RESTART:
-        pause = policy.backoff.delay(history.in_a_row, cell.system.rng)
-        restart = Restart(cell, error, pause, failures)
-        work, broken = restart.run(), restart.break_off
-    else:
-        handler = suspend(cell, STOPPING)
-        cell.error = error  # who waits for the start, or asks, from now on hears why
-        work = _give_up(cell, handler, error, failures, escalate=directive is Directive.ESCALATE)
-        broken = functools.partial(break_off, cell, "on_failure")
-    try:
+    work: Any = None
+    broken: Callable[[BaseException], None] = functools.partial(break_off, cell, "on_failure")
+    try:  # from the first change of the state on
+        if directive is Directive.RESTART:
+            pause = policy.backoff.delay(history.in_a_row, cell.system.rng)
+            restart = Restart(cell, error, pause, failures)
+            work, broken = restart.run(), restart.break_off
+        else:
+            handler = suspend(cell, STOPPING)
+            cell.error = error  # who waits for the start, or asks, from now on hears why
+            work = _give_up(cell, handler, error, failures, escalate=directive is Directive.ESCALATE)
         Procedure(work, cell.loop, cell.context, broken)
-    except KeyboardInterrupt as interrupt:
+    except (KeyboardInterrupt, SystemExit) as interrupt:
+        if work is not None:
+            work.close()  # its procedure, which may be there already, does nothing then
+        if directive is not Directive.RESTART:
+            cell.error = error
         broken(interrupt)
         raise
 
@@ -138,11 +142,16 @@ def suspend(cell: Cell, state: str) -> asyncio.Task[None] | None:
     """
     under_way = cell.state is STARTING or cell.handler is not None
     cell.state = state
-    task, cell.task = cell.task, None
-    if task is not None and under_way:
-        task.cancel()
-    cell.cut_off()
-    return task if under_way else None
+    task = cell.task if under_way else None
+    cell.task = None
+    try:
+        if task is not None:
+            task.cancel()
+        cell.cut_off()
+    except BaseException:  # Ctrl-C: whoever ends this life now waits for the task
+        cell.task = task
+        raise
+    return task
 
 
 async def _give_up(
@@ -238,6 +247,7 @@ class Restart:
         else:
             await end_life(cell)
         if cell.state is STOPPING:  # it was asked to stop meanwhile
+            depart(cell)  # unless it has
             bury(cell)
         del self.ending[cell]
 
@@ -278,7 +288,8 @@ class _Gate:
     def try_set(self, _: Any) -> None:
         """The actor runs."""
         if not self.opened.done():
-            self.opened.set_result(None)
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self.opened.set_result(None)
 
     try_fail = try_set
 

@@ -45,9 +45,13 @@ def request_stop(cell: Cell) -> None:
         cell.state, cell.restart = STOPPING, None
         depart(cell)  # the restart ends this life, and then the actor
     elif cell.task or cell.children or cell.tasks or cell.threaded or _has_last_hook(cell):
-        # Before the state: who asks again, after Ctrl-C has hit this very line, gets a stop.
-        Procedure(_stop(cell), cell.loop, context, functools.partial(break_off, cell, "on_stop"))
-        cell.state, cell.restart = STOPPING, None
+        stop = _stop(cell)
+        try:
+            Procedure(stop, cell.loop, context, functools.partial(break_off, cell, "on_stop"))
+            cell.state, cell.restart = STOPPING, None
+        except BaseException:  # Ctrl-C: who asks again gets another one
+            stop.close()
+            raise
     else:
         # Nothing to wait for: stopping 10,000 actors takes half the time.
         cell.state, cell.restart = STOPPING, None

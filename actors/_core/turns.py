@@ -184,9 +184,9 @@ class Turns:
             pass
         else:
             return False  # a handler would find no room on the asker's stack
-        ready.popleft()
         self._until, self.gives_way = NEVER, False
         try:
+            ready.popleft()
             cell.handling_context().run(cell.run)
         except BaseException:  # a caller at its recursion limit, or Ctrl-C: the actor's turn comes again
             ready.append(cell)
@@ -209,13 +209,15 @@ class Turns:
         try:
             ready = self.ready
             if len(ready) == 1:  # asks one by one: 300 ns of 8 us less than the loop below
-                cell = ready.popleft()
+                cell = ready[
+                    0
+                ]  # not the value of popleft(): Ctrl-C comes after a call, and takes its value along
+                del ready[0]
                 cell.handling_context().run(cell.run)
             elif ready:
                 self._run_all()
-        except KeyboardInterrupt:  # perhaps before the actor has begun: its turn comes again
-            if cell is not None:
-                self.add(cell)
+        except (KeyboardInterrupt, SystemExit):
+            self._run_again(cell)
             raise
         finally:
             self._until = 0
@@ -229,17 +231,28 @@ class Turns:
         try:
             # Not those that are woken meanwhile: other callbacks of the loop come first.
             for _ in range(len(ready)):
-                cell = ready.popleft()
+                cell = ready[0]
+                del ready[0]
                 cell.handling_context().run(cell.run)
                 if cell.task is not None:
                     end -= self._cost
                 if cell.began >= end:
                     break
-        except KeyboardInterrupt:
-            if cell is not None:
-                self.add(cell)
+        except (KeyboardInterrupt, SystemExit):
+            self._run_again(cell)
             raise
         finally:
             if ready and not self.pending:
                 self.pending = True
                 self._loop.call_soon(self._turn, context=self._context)
+
+    def look_again(self) -> None:
+        """Schedule a turn, although one seems to be scheduled: Ctrl-C in the loop's own code may have lost it."""
+        self._run_again(None)
+
+    def _run_again(self, cell: Cell | None) -> None:
+        """Schedule a turn after Ctrl-C, also for the actor that it has hit, perhaps before it has begun."""
+        if cell is not None:
+            self.ready.append(cell)
+        self.pending = True
+        self._loop.call_soon(self._turn, context=self._context)

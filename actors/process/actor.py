@@ -21,6 +21,7 @@ from actors._actor import Actor
 from actors._core.accounting import account
 from actors._core.cell import Cell
 from actors._core.dead_letters import publish_dropped
+from actors._core.interruption import of_program
 from actors._core.lifecycle import RESTARTING, RUNNING, STARTING
 from actors._core.log_safely import log_safely
 from actors._errors import ActorError
@@ -166,9 +167,9 @@ class Host(Actor):
         what = f"{self.hosted.__qualname__} with its arguments"
         try:
             return pickle.dumps((self.hosted, *self._arguments, error), pickle.HIGHEST_PROTOCOL)
-        except KeyboardInterrupt:
-            raise
         except BaseException as failure:  # also SystemExit, of an object's own code
+            if of_program(failure):
+                raise
             raise NotPicklable(f"{what} cannot be pickled: {failure}") from failure
 
     # -- the life ---------------------------------------------------------------------------------
@@ -441,8 +442,8 @@ def _sendable(error: BaseException) -> BaseException:
     """Return the error, or its text if it cannot be pickled."""
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301
-    except KeyboardInterrupt:
-        raise
-    except BaseException:  # also SystemExit, of an object's own code
+    except BaseException as failure:  # also SystemExit, of an object's own code
+        if of_program(failure):
+            raise
         return ActorError(f"{type(error).__qualname__}: {error}")
     return error

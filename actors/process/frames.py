@@ -14,6 +14,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias, cast
 
+from actors._core.interruption import of_program
 from actors._errors import ActorError
 
 HEADER = struct.Struct("<BQIQ")
@@ -85,9 +86,11 @@ def encode(kind: Kind, call: int, value: Any, what: str, limit: int) -> list[Par
     try:
         body = pickle.dumps(value, pickle.HIGHEST_PROTOCOL, buffer_callback=found.append)
         views = [each.raw() for each in found]
-    except (MemoryError, KeyboardInterrupt):
+    except MemoryError:
         raise
     except BaseException as error:  # also SystemExit, of an object's own code
+        if of_program(error):
+            raise
         raise NotPicklable(f"{what} cannot be pickled: {type(error).__name__}: {error}") from error
     length = len(body) + sum(LENGTH.size + view.nbytes for view in views)
     if length > limit:
@@ -121,11 +124,11 @@ def decode(frame: Frame, what: str) -> Any:
         at += length
     try:
         return pickle.loads(pickled, buffers=views)  # noqa: S301 - the two processes are one program
-    except (MemoryError, KeyboardInterrupt):
+    except MemoryError:
         raise
-    except (
-        BaseException
-    ) as error:  # also SystemExit: an object's own code must not end the reader of the stream
+    except BaseException as error:  # also SystemExit, which must not end the reader of the stream
+        if of_program(error):
+            raise
         raise NotPicklable(f"{what} cannot be unpickled: {type(error).__name__}: {error}") from error
 
 

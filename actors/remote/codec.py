@@ -6,6 +6,7 @@ import dataclasses
 import pickle
 from typing import Any, Protocol
 
+from actors._core.interruption import of_program
 from actors._errors import ActorError
 
 
@@ -33,18 +34,18 @@ class PickleCodec:
         """See :class:`Codec`."""
         try:
             return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
+            if of_program(error):
+                raise
             raise BadPayload(f"{type(value).__name__} cannot be pickled: {error}") from error
 
     def decode(self, data: bytes) -> Any:
         """See :class:`Codec`."""
         try:
             return pickle.loads(data)  # noqa: S301 - what the class is for
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
+            if of_program(error):
+                raise
             raise BadPayload(f"{len(data)} bytes cannot be unpickled: {error}") from error
 
 
@@ -82,9 +83,9 @@ class TypedCodec:
             name = ""
         try:
             return self._msgspec.msgpack.encode([name, value])
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
+            if of_program(error):
+                raise
             raise BadPayload(f"{type(value).__name__} cannot be encoded: {error}") from error
 
     def decode(self, data: bytes) -> Any:
@@ -96,7 +97,7 @@ class TypedCodec:
             if name not in self._types:
                 raise ValueError(f"{name} is none of the codec's types")
             return self._msgspec.convert(value, self._types[name])
-        except KeyboardInterrupt:
-            raise
         except BaseException as error:
+            if of_program(error):
+                raise
             raise BadPayload(f"{len(data)} bytes cannot be decoded: {error}") from error

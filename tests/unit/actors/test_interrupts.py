@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
+import signal
+import sys
+import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -27,6 +30,8 @@ from actors import (
 )
 from actors._core import following, procedure, stopping, supervision, termination
 from actors._core.cell import Cell
+from actors._core.interruption import of_program
+from actors.remote import PickleCodec
 
 SOON = Supervision(backoff=Backoff(first=0.001, most=0.001, jitter=0.0))
 
@@ -75,6 +80,32 @@ def test_ctrl_c_in_a_supervised_handler_ends_run_forever(kind: type[Actor], aske
         loop.close()
 
 
+def test_ctrl_c_in_a_background_task_leaves_the_loop_once() -> None:
+    made: list[Any] = []
+
+    class Working(Actor):
+        def on_receive(self, message: Any) -> Any:
+            if message == "work":
+                self.start_task(self._work())
+            return message
+
+        async def _work(self) -> None:
+            raise KeyboardInterrupt
+
+    async def begin() -> None:
+        system = ActorSystem()
+        made.extend((system, await system.spawn(Working, supervision=SOON)))
+        made[1].tell("work")
+
+    async def end() -> None:
+        system, ref = made
+        await asyncio.sleep(0)
+        assert await ref.ask("here", block=False) == "here" and ref._cell.restarts == 1
+        assert (await system.stop(30)).clean
+
+    interrupted(begin, end)
+
+
 async def test_a_constructors_error_is_the_spawners_whatever_happens_meanwhile() -> None:
     class Broken(Actor):
         def __init__(self) -> None:
@@ -107,9 +138,11 @@ def once(owner: Any, name: str, monkeypatch: pytest.MonkeyPatch) -> list[None]:
 
 
 def interrupted(
-    begin: Callable[[], Coroutine[Any, Any, None]], end: Callable[[], Coroutine[Any, Any, None]]
+    begin: Callable[[], Coroutine[Any, Any, None]],
+    end: Callable[[], Coroutine[Any, Any, None]],
+    by: type[BaseException] = KeyboardInterrupt,
 ) -> None:
-    """Run a program that Ctrl-C ends, and what it does then."""
+    """Run a program that Ctrl-C ends, or another interrupt, and what it does then."""
     loop = asyncio.new_event_loop()
 
     async def within_seconds() -> None:
@@ -118,7 +151,7 @@ def interrupted(
 
     try:
         begun = loop.create_task(begin())
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(by):
             loop.run_forever()
         assert begun.done()
         loop.run_until_complete(within_seconds())
@@ -376,3 +409,113 @@ async def test_a_wait_of_a_broken_procedure_continues_nothing() -> None:
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert not steps and [type(each) for each in broken] == [ArithmeticError]
+
+
+async def test_a_stop_makes_up_for_a_turn_that_ctrl_c_has_lost_in_the_loop() -> None:
+    class Flushing(Told):
+        def __init__(self, ref: ActorRef[Any]) -> None:
+            super().__init__()
+            self.ref = ref
+
+        async def on_stop(self) -> None:  # type: ignore[override]
+            await self.ref.ask("flush", block=False)
+
+    system = ActorSystem()
+    refs = [await system.spawn(Told) for _ in range(2)]
+    await system.spawn(Flushing, refs[1])
+    while system.turns.pending:
+        await asyncio.sleep(0)
+    system.turns.pending = True  # asyncio has taken the turn out of its queue, and was interrupted
+    refs[0].tell("waits for the turn")
+    assert (await system.stop(5)).clean
+
+
+# -- SystemExit that the program's own signal handler raises ---------------------------------------------
+
+
+class Handler:
+    """A signal handler, as a method of the program's."""
+
+    def handle(self, _number: int, _frame: Any) -> None:
+        self.shut_down()
+
+    def shut_down(self) -> None:
+        sys.exit(3)
+
+
+class Terminating(logging.Handler):
+    """A handler of the log in which the signal arrives, at the first line."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left = [None]
+
+    def emit(self, _: logging.LogRecord) -> None:
+        self.strike()
+
+    def strike(self, *_: Any) -> None:
+        if self.left:
+            self.left.clear()
+            signal.raise_signal(signal.SIGTERM)
+
+
+@pytest.mark.parametrize("by", [lambda *_: sys.exit(3), Handler().handle])
+@pytest.mark.parametrize("where", ["log", "subscriber", "instrument", "handler", "codec"])
+def test_the_exit_of_a_signal_handler_ends_the_loop_and_nothing_else(where: str, by: Any) -> None:
+    made: list[Any] = []
+    log, logger = Terminating(), logging.getLogger("actors")
+    odd = type("Odd", (Instrument,), {"begin": staticmethod(log.strike)})()
+
+    class Struck(Told):
+        def on_receive(self, message: Any) -> Any:
+            if message == "fail" and where == "handler":
+                log.strike()
+            if message == "fail" and where == "codec":
+                PickleCodec().encode(Pickled())
+            return super().on_receive(message)
+
+    class Pickled:
+        def __reduce__(self) -> Any:
+            log.strike()
+            return super().__reduce__()
+
+    async def begin() -> None:
+        system = ActorSystem()
+        made.extend((system, await system.spawn(Struck, supervision=SOON)))
+        if where == "log":
+            logger.addHandler(log)
+        elif where == "subscriber":
+            system.events.subscribe(log.strike, ActorRestarting)
+        elif where == "instrument":
+            system.instrument(odd)
+        made[1].tell("fail")
+
+    async def end() -> None:
+        system, ref = made
+        assert await ref.ask("here", block=False) == "here"
+        assert system.events.wants(ActorRestarting) is (where == "subscriber"), "it stays"
+        assert (system.hooks_in_use is not None) is (where == "instrument"), "it stays"
+        assert (await system.stop(30)).clean
+
+    before = signal.signal(signal.SIGTERM, by)
+    try:
+        interrupted(begin, end, SystemExit)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        logger.removeHandler(log)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
+def test_an_exit_that_no_signal_has_brought_is_of_the_code_that_raises_it(error: type[BaseException]) -> None:
+    def raised() -> BaseException:
+        try:
+            raise error
+        except BaseException as caught:
+            return caught
+
+    found = []
+    thread = threading.Thread(target=lambda: found.append(of_program(raised())))
+    thread.start()
+    thread.join()
+    assert found == [False], "no signal comes to other threads"
+    assert of_program(raised()) is (error is KeyboardInterrupt)

@@ -11,7 +11,16 @@ from typing import Any
 
 import pytest
 
-from actors import Actor, ActorDeadError, ActorSystem, Terminated, ThreadedActor
+from actors import (
+    Actor,
+    ActorDeadError,
+    ActorSystem,
+    Backoff,
+    Strategy,
+    Supervision,
+    Terminated,
+    ThreadedActor,
+)
 from tests.alone import run_alone
 
 
@@ -81,6 +90,34 @@ def test_a_loop_closed_under_actors_fails_asks_and_ends_them(messages: tuple[str
     assert ref.stop(timeout=5) is False
     for task in tasks:
         task._log_destroy_pending = False  # type: ignore[attr-defined]
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_a_loop_closed_in_a_restart_of_several_actors_ends_all_of_them() -> None:
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda *_: None)
+    refs: list[Any] = []
+
+    class Slow(Echo):
+        async def after_restart(self, _: BaseException) -> None:  # type: ignore[override]
+            loop.stop()
+            await asyncio.sleep(3600)
+
+        async def on_receive(self, message: Any) -> Any:
+            raise OSError
+
+    async def main() -> None:
+        system = ActorSystem("closed")
+        together = Supervision(strategy=Strategy.ONE_FOR_ALL, backoff=Backoff(first=0.001, most=0.001))
+        for _ in range(2):
+            refs.append(await system.spawn(Slow, supervision=together))
+        refs[0].tell("fail")
+
+    begun = loop.create_task(main())
+    loop.run_forever()
+    loop.close()
+    assert begun.done()
+    assert not any(ref.is_alive() for ref in refs)
 
 
 @pytest.mark.parametrize("kind", [Echo, EchoInThread])
