@@ -315,23 +315,28 @@ class Mailbox:
             self.rare = False
             envelope = None
             urgent = self._system or self._priority
-            if urgent and (self.urgent < URGENT_IN_A_ROW or not (self._unstashed or self.normal)):
+            if not urgent or self.urgent >= URGENT_IN_A_ROW:
+                envelope = self._take_other()
+            if urgent and envelope is None:
                 self.urgent += 1
                 envelope = urgent.popleft()
             else:
                 self.urgent = 0
-                if self.waiting:  # also if the lane is empty: its last message was taken before they waited
-                    waiting.let_in(self)
-                if self._unstashed:
-                    envelope = self._unstashed.popleft()
-                elif self.normal:
-                    envelope = self.normal.popleft()
-                    if self.waiting:
-                        waiting.let_in(self)
             if self._system or self._priority or self._unstashed or self.waiting:
                 self.rare = True
             return envelope
         return self.normal.popleft() if self.normal else None
+
+    def _take_other(self) -> Envelope | None:
+        """Take the next message that is not urgent."""
+        if self.waiting:  # also if the lane is empty: its last message was taken before they waited
+            waiting.let_in(self)
+        if self._unstashed:
+            return self._unstashed.popleft()
+        envelope = self.normal.popleft() if self.normal else None
+        if self.waiting:
+            waiting.let_in(self)
+        return envelope
 
     def put_back(self, envelopes: list[Envelope]) -> None:
         """Put stashed messages before the normal lane, in order."""

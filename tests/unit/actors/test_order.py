@@ -28,7 +28,7 @@ from actors import (
     Wait,
 )
 from actors._core import waiting
-from actors._core.mailbox import Mailbox
+from actors._core.mailbox import URGENT_IN_A_ROW, Mailbox
 from tests.unit.actors.virtual_time import virtual_system, virtual_time
 
 # -- a full mailbox, and a sender that is preempted before it waits --------------------------------
@@ -341,6 +341,53 @@ async def test_urgent_messages_to_itself_do_not_starve_an_actors_stop() -> None:
         await asyncio.sleep(0)
         assert await ref.stop(block=False) is True
     assert Urgent.handled < 10_000, "its stop is starved"
+
+
+class Flooded(Actor):
+    """Sends itself urgent messages, a thousand of them; notes all."""
+
+    mailbox_capacity = 1
+
+    def __init__(self, seen: list[Any]) -> None:
+        super().__init__()
+        self.seen = seen
+
+    def on_receive(self, message: Any) -> None:
+        self.seen.append(message)
+        if len(self.seen) < 1_000:
+            self.actor_ref.tell("urgent", urgent=True)
+
+
+def begins_to_wait(ref: ActorRef[Any], message: Any) -> Future[None]:
+    """Line up as a sender in a thread does whose full lane the actor empties in this moment."""
+    mailbox = ref._cell.mailbox
+    with mailbox.lock:
+        return waiting._queue(mailbox, (message, None, 0, None, None, None))
+
+
+@virtual_time
+async def test_urgent_messages_to_itself_do_not_starve_a_sender_that_waits_before_an_empty_lane() -> None:
+    seen: list[Any] = []
+    async with virtual_system() as system:
+        ref = await system.spawn(Flooded, seen)
+        begins_to_wait(ref, "waited")
+        stopped = ref.stop(block=False)  # behind it
+        ref.tell("urgent", urgent=True)
+        assert await stopped is True
+    assert "waited" in seen[: URGENT_IN_A_ROW + 1]
+    assert len(seen) <= 2 * URGENT_IN_A_ROW + 2, "the stop is starved"
+
+
+async def test_a_sender_that_has_given_up_takes_no_turn_from_an_urgent_message() -> None:
+    async with ActorSystem() as system:
+        ref = await system.spawn(Flooded, [])
+        mailbox = ref._cell.mailbox
+        begins_to_wait(ref, "given up").cancel()
+        mailbox.urgent = URGENT_IN_A_ROW
+        mailbox.push_priority(("urgent", None, 0, None, None, None))
+        taken = mailbox.get()
+        assert taken is not None and taken[0] == "urgent"
+        assert not mailbox.waiting and mailbox.get() is None
 
 
 @virtual_time
