@@ -52,6 +52,9 @@ MAX_ENDED = 1_000
 _AGAIN = Backoff(first=0.1, most=5.0)
 """Pauses of a watch while Ray restarts the worker."""
 
+_LOOK_AGAIN = 0.05
+"""Seconds after which to try again whether Ray takes a message."""
+
 _random = random.Random()
 
 
@@ -175,6 +178,8 @@ class RayTransport(Transport):
         self._listeners: dict[str, dict[int, OnEnd]] = {}
         self._ended: dict[str, BaseException | None] = {}
         self._pending = self._last = 0
+        self._refused = False
+        """Whether Ray has refused the last message, by a bound of its own."""
         self._lock = threading.Lock()
         self._room = asyncio.Event()
 
@@ -242,6 +247,9 @@ class RayTransport(Transport):
             self._confirmed()
             if isinstance(error, ray.exceptions.RayActorError):  # not sent
                 raise _dead(address, error) from error
+            if isinstance(error, ray.exceptions.PendingCallsLimitExceeded):  # the option max_pending_calls
+                self._refused = True
+                raise MailboxFull(f"{address} has max_pending_calls: {_first_line(error)}") from error
             raise BadPayload(f"the {type(message).__name__} to {address} cannot be sent: {error}") from error
         call.future().add_done_callback(functools.partial(self._done, address, reply))
         if reply is not None:
@@ -280,6 +288,12 @@ class RayTransport(Transport):
 
     async def room(self) -> None:
         """See :meth:`Transport.room`."""
+        if self._refused:  # one that is confirmed makes room, if it is not another actor's, or Ray's own call
+            self._refused = False
+            self._room.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_AGAIN):
+                    await self._room.wait()
         while self._pending >= self.max_pending:
             self._room.clear()
             await self._room.wait()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from actors import Actor, ActorDeadError, Backoff, NoAnswer, Supervision
+from actors import Actor, ActorDeadError, Backoff, MailboxFull, NoAnswer, Supervision
 from actors.remote import ConnectionLost, RemoteError, RemoteRef
 
 actors_ray = pytest.importorskip("actors.ray")
@@ -126,3 +126,40 @@ async def test_a_watch_that_fails_keeps_the_end_from_nobody_else(monkeypatch: py
     ref.watch(heard.append)
     transport._forget("Quits-1", None)
     assert heard == [None]
+
+
+class Limited:
+    """An actor's handle with ``max_pending_calls``: refuses as long as it is full."""
+
+    def __init__(self) -> None:
+        self.full, self.tries = True, 0
+        self.handle = self
+
+    def remote(self, *_: Any) -> Any:
+        self.tries += 1
+        assert self.tries < 100, "the sender does not let the loop go on"
+        if self.full:
+            raise exceptions.PendingCallsLimitExceeded("full")
+        return SimpleNamespace(future=concurrent.futures.Future)
+
+
+async def test_more_messages_than_ray_lets_wait_are_a_full_mailbox() -> None:
+    transport, handle = actors_ray.RayTransport(), Limited()
+    transport._handles["Quits-1"] = handle
+    ref = RemoteRef(transport, "Quits-1")
+    with pytest.raises(MailboxFull, match=r"max_pending_calls.*full"):
+        ref.tell("message")
+    with pytest.raises(MailboxFull):
+        await ref.ask("message", block=False)
+    assert ref.notify("message") is False and transport._pending == 0
+
+
+async def test_a_sender_waits_until_ray_takes_the_message() -> None:
+    transport, handle = actors_ray.RayTransport(), Limited()
+    transport._handles["Quits-1"] = handle
+    sending = asyncio.create_task(RemoteRef(transport, "Quits-1").send("message"))
+    while not handle.tries:
+        await asyncio.sleep(0)
+    handle.full = False
+    await sending
+    assert transport._pending == 1
