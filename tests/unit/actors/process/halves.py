@@ -92,7 +92,7 @@ class Here(WorkerProcess):
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> list[Here]:
     """Have process actors run in this process; return the list of their workers, in the order of their starts."""
     made: list[Here] = []
-    monkeypatch.setattr("actors.process.actor.WorkerProcess", type("Here", (Here,), {"made": made}))
+    monkeypatch.setattr("actors.process.host.WorkerProcess", type("Here", (Here,), {"made": made}))
     return made
 
 

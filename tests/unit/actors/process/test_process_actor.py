@@ -35,8 +35,8 @@ from actors import (
     WorkerDied,
     trace_as,
 )
-from actors.process.actor import _sendable
 from actors.process.frames import FrameReader, Kind as FrameKind, decode
+from actors.process.host import _sendable
 from actors.process.link import PARENT_IS_GONE, Link
 from actors.testing import CannotSimulate, simulate
 from tests.support import eventually
