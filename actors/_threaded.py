@@ -23,6 +23,7 @@ from actors._core import actions
 from actors._core.accounting import account
 from actors._core.cell import Cell
 from actors._core.crash_reports import report
+from actors._core.handling import broken_off, work
 from actors._core.lifecycle import RUNNING, STOPPING
 from actors._core.termination import depart
 from actors._errors import ActorError, NoAnswer
@@ -117,10 +118,10 @@ class ThreadedCell(Cell):
         """Handle the messages that wait, in the thread."""
         while self.state is RUNNING and not self._halted:
             try:
-                handler = self.handling_context().run(self.work, 1)
+                handler = self.handling_context().run(work, self, 1)
             except BaseException as error:  # a defect of the runtime: the thread goes on
                 report(self, error, "on_receive")
-                self.broken_off(error)
+                broken_off(self, error)
                 return
             if handler is not None:
                 self._refuse(handler)

@@ -1,8 +1,8 @@
-"""The cell: an actor's state, and the loop that handles its messages.
+"""The cell: an actor's state.
 
 A cell is one actor's place in the tree. The actor's instance is replaced at a restart; the cell, and
-with it the path, the ref, the mailbox and the children, stays. This module has the state and the hot
-loop. The rest are functions that take a cell: birth and restart in ``lifecycle``, failures in
+with it the path, the ref, the mailbox and the children, stays. This module has the state, and when it is the
+actor's turn. The rest are functions that take a cell: messages in ``handling``, birth and restart in ``lifecycle``, failures in
 ``supervision``, the end in ``termination``, watches in ``death_watch``, the operations behind the
 methods of :class:`actors.Actor` in ``actions``, the runtime's own messages in ``system_messages``,
 counters in ``accounting``, reports in ``inspection``. A cell's state belongs to the event loop; only
@@ -13,9 +13,6 @@ A message to an idle actor puts it into the system's queue (see ``turns``); when
 up to ``THROUGHPUT`` messages, for its ``turn_time``. Plain handlers therefore need no task (one task per
 actor that waits on its inbox cost a task switch per message: about 2.5 microseconds a tell against 0.9).
 Coroutine handlers share one task for the messages of a turn.
-
-The clock is read once before the first message and once after each: one message begins when the
-message before it ends.
 """
 
 from __future__ import annotations
@@ -33,21 +30,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pykka import ActorDeadError
 
-from actors._core import actions, following, supervision, termination
-from actors._core.accounting import account, begin_recent, count_long, report_slow
-from actors._core.begun import begun, task_of
-from actors._core.context import bare, current, handle, of_spawner
-from actors._core.interruption import as_failure, failed_itself, interrupted
-from actors._core.lifecycle import NEW, NO_CHILDREN, RUNNING, StopFlag, pykka_logger
-from actors._core.log_safely import log_safely
+from actors._core import actions, following, last_hooks, supervision, termination
+from actors._core.context import bare, of_spawner
+from actors._core.handling import broken_off, handler_failed, work
+from actors._core.lifecycle import NEW, NO_CHILDREN, RUNNING, StopFlag
 from actors._core.loops import runs_here
 from actors._core.mailbox import Mailbox
-from actors._core.pykka_names import ActorStop
-from actors._core.stats import BUCKETS, SHIFT
-from actors._core.system_messages import SPECIAL, handle_special
+from actors._core.stats import BUCKETS
 from actors._core.timers import Timers
 from actors._core.turns import THROUGHPUT, turn_ns
-from actors._errors import NoAnswer
 from actors._ref import ActorRef
 
 if TYPE_CHECKING:
@@ -284,27 +275,12 @@ class Cell:
             await result
 
     def begin_hook(self, hook: str, args: tuple[Any, ...]) -> asyncio.Future[BaseException | None] | None:
-        """Begin one of the actor's last hooks, plain or coroutine. Raises what a plain one raises.
-
-        Args:
-            hook: the hook's name.
-            args: for it.
-
-        Returns:
-            None if it has ended; else a future of its exception, or of None.
-        """
-        function = getattr(self.actor, hook)
-        # A procedure that ends several lives runs in the context of one of them.
-        result = function(*args) if current.get() is self else self.context.run(function, *args)
-        if type(result) is not CoroutineType:
-            return None
-        ending = _outcome(result)
-        ending.send(None)  # to its first line, as in _begin_following
-        return task_of(self.loop, ending, self.context)
+        """See :func:`last_hooks.begin_hook`."""
+        return last_hooks.begin_hook(self, hook, args)
 
     async def give_up_hook(self, ending: asyncio.Future[BaseException | None]) -> None:
-        """End a last hook that takes too long; see :func:`termination.give_up_hook`."""
-        await termination.give_up_hook(self, ending)
+        """End a last hook that takes too long; see :func:`last_hooks.give_up_hook`."""
+        await last_hooks.give_up_hook(self, ending)
 
     async def end_handler(self, task: asyncio.Task[None] | None, grace: float) -> None:
         """Wait until the handler that is under way has ended; see :func:`termination.end_handler`."""
@@ -354,11 +330,11 @@ class Cell:
 
     def handling_context(self) -> contextvars.Context:
         """The context for messages that carry none, without what earlier handlers have set."""
-        handling = self.handling
-        if handling is None or len(handling) != 1:
-            self.handling = handling = bare(self)
+        context = self.handling
+        if context is None or len(context) != 1:
+            self.handling = context = bare(self)
             self.furnished = len(self.own) > 1
-        return handling
+        return context
 
     def run(self) -> None:
         """Handle the messages that wait, for one turn; called by the system's ``turns``."""
@@ -366,7 +342,7 @@ class Cell:
             return  # the end of the task, or the start of the next life, wakes the cell again
         handler = None
         try:
-            handler = self.work(THROUGHPUT)
+            handler = work(self, THROUGHPUT)
             if handler is not None:
                 following.begin(self, handler)
             else:
@@ -374,17 +350,17 @@ class Cell:
         except BaseException as error:  # Ctrl-C between two handlers; or a defect of the runtime
             if self.task is None:  # else the task answers for it
                 self.handler = handler
-                self.broken_off(error)
+                broken_off(self, error)
             raise
 
     def step(self) -> bool:
         """Handle one message, for a dispatcher; tell whether another one can be handled at once."""
         if self.task is not None or self.state is not RUNNING:
             return False
-        handling = self.handling_context()
-        handler = handling.run(self.work, 1)
+        context = self.handling_context()
+        handler = context.run(work, self, 1)
         if handler is not None:
-            handling.run(following.begin, self, handler)
+            context.run(following.begin, self, handler)
             return False
         return self.state is RUNNING and not (self.mailbox.empty() and self.falls_asleep())
 
@@ -398,148 +374,11 @@ class Cell:
         self.mailbox.asleep = False
         return False
 
-    def work(  # noqa: PLR0915 - one loop, for its speed
-        self, limit: int, until: int = 0
-    ) -> CoroutineType[Any, Any, Any] | None:
-        """Handle up to ``limit`` messages; stop at the first coroutine handler and return its coroutine.
-
-        Ends earlier when the actor's turn is over: at the time ``until``, in ns, which is compared with the
-        clock that is read after each message (0: ``turn_ns`` from now). The comparison took 10 ns a message.
-
-        One loop in place of a call per message, and one look at what does not change between
-        messages, brought a message from 770 ns to 560.
-        """
-        mailbox, clock, slow_ns = self.mailbox, self.clock, self.system.slow_ns
-        normal, waits, runs, recent = mailbox.normal, self.waits, self.runs, self.recent or begin_recent(self)
-        self.began = began = clock()
-        until = until or began + self.turn_ns
-        handling: Any = self.handling
-        own = self.own if self.furnished else None
-        while (limit := limit - 1) >= 0 and began < until and len(handling) == 1 and self.state is RUNNING:
-            envelope = normal.popleft() if normal and not mailbox.rare else mailbox.get()
-            if envelope is None:
-                break
-            message, reply, sent, sender, trace, context = envelope
-            kind = type(message)
-            if reply is not None and reply._state and kind is not ActorStop:
-                self.abandoned += 1  # the asker gave up before its message's turn
-                continue
-            # Looked up for each message, so that replacing the method on the class (a mock) works.
-            receive = self.receive or self.actor.on_receive
-            try:
-                runtimes_own = kind in SPECIAL
-            except BaseException as failure:  # a class whose metaclass cannot be hashed
-                runtimes_own = False
-                failed_itself(failure)
-            if runtimes_own:
-                special = handle_special(self, envelope)
-                if special is None:
-                    continue
-                receive, message = special
-                if message is not envelope[0]:
-                    envelope = (message, reply, sent, sender, trace, context)
-            self.envelope, self.reply, self.trace = envelope, reply, trace
-            hooks = self.hooks
-            error: BaseException | None = None
-            try:
-                if hooks is not None and (fault := hooks.began(self, envelope)) is not None:
-                    raise fault
-                result = (
-                    receive(message)
-                    if context is own
-                    else (context := context or self.own.copy()).run(handle, self, receive, message)
-                )
-                if type(result) is CoroutineType:
-                    self.left, self.carried = limit, context
-                    return result
-                if self.reply is not None:
-                    self.reply.try_set(result)
-            except BaseException as failure:
-                error = failure
-            self.began = self.ended = ended = clock()
-            run = ended - began
-            try:
-                waits[((began - sent) >> SHIFT).bit_length()] += 1
-                runs[(run >> SHIFT).bit_length()] += 1
-            except IndexError:
-                count_long(self, began - sent, run)
-            recent.append((kind, sender, sent))
-            if hooks is not None:
-                hooks.ended(self, envelope, began, ended, error)
-            began = ended
-            if error is not None or run > slow_ns:
-                self._slow_or_failed(envelope, error, run)
-        self.envelope = self.trace = None
-        return None
-
-    def _slow_or_failed(self, envelope: Envelope, error: BaseException | None, run: int) -> None:
-        if run > self.system.slow_ns:
-            report_slow(self, type(envelope[0]), run)
-        if error is not None:
-            self.handler_failed(envelope, error)
-
     def go_on(self) -> None:
         """At the end of a turn: take another one if messages wait, else sleep."""
         if self.state is RUNNING and not (self.mailbox.empty() and self.falls_asleep()):
             self.wake()
 
-    def broken_off(self, error: BaseException) -> None:
-        """Answer for a message whose handling ``error`` has ended outside of the actor's code."""
-        if not isinstance(error, Exception):
-            error = interrupted(self, error)
-        handler, self.handler = self.handler, None
-        if handler is not None:
-            handler.close()
-        envelope, self.envelope = self.envelope, None
-        if envelope is not None:
-            account(self, envelope, self.began, error)
-            self.handler_failed(envelope, error)
-        if self.task is None and self.state is RUNNING:
-            self.wake()
-            if self.mailbox.lost_stop():
-                self.request_stop()
-
     def handler_failed(self, envelope: Envelope, error: BaseException) -> None:
-        """Tell the asker, or let supervision decide, about a handler's failure.
-
-        Args:
-            envelope: the message that was handled.
-            error: what the handler has raised.
-        """
-        self.failed += 1
-        self.reply = self.envelope = self.trace = None
-        error = as_failure(self, error)
-        if envelope[1] is not None:
-            if (
-                type(error) is ActorDeadError
-            ):  # another actor's, or the handler's own: this message was handled
-                error = _of_another(error)
-            envelope[1].try_fail(error)  # also if the handler had taken the reply over
-        if envelope[1] is not None and isinstance(error, Exception):
-            # As in pykka: the asker gets the error, the actor lives on.
-            log_safely(
-                pykka_logger.info,
-                f"Exception returned from {self.ref} to caller:",
-                exc_info=(type(error), error, error.__traceback__),
-            )
-            return
-        self.failed_message = envelope[0]
-        self.fail(error, "on_receive", resumable=True)
-
-
-def _of_another(error: ActorDeadError) -> NoAnswer:
-    """The error of a handler for its asker, to whom a plain ``ActorDeadError`` would say that there was no handler."""
-    made = NoAnswer(*error.args)
-    made.__cause__, made.__traceback__ = error, error.__traceback__
-    return made
-
-
-async def _outcome(hook: Coroutine[Any, Any, Any]) -> BaseException | None:
-    """Await a hook and return its exception: raised by a task, SystemExit would end the loop."""
-    try:
-        await begun()
-        await hook
-    except BaseException as error:  # GeneratorExit, too: the hook's own, or the loop is gone
-        hook.close()
-        return error
-    return None
+        """See :func:`handling.handler_failed`."""
+        handler_failed(self, envelope, error)

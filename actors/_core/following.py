@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from actors._core.accounting import account
 from actors._core.begun import pause, task_of
 from actors._core.context import within
+from actors._core.handling import broken_off, work
 from actors._core.lifecycle import RUNNING
 from actors._core.standby import MAX_STANDBYS, Handler, Standby
 
@@ -95,7 +96,7 @@ def _broken_off(cell: Cell, task: asyncio.Task[None] | None, failure: BaseExcept
         return  # the loop is gone
     if cell.task is task:
         cell.task = None
-        cell.broken_off(failure)
+        broken_off(cell, failure)
     elif cell.task is None and cell.state is RUNNING:
         cell.wake()  # it was about to look for the next message
 
@@ -154,7 +155,7 @@ async def _take_turn(
             cell.handler_failed(envelope, error)
         if task.cancelling():
             break  # whoever cancels all tasks waits for their end: go on in another one
-        following = cell.work(cell.left, until) if cell.system.dispatcher is None else None
+        following = work(cell, cell.left, until) if cell.system.dispatcher is None else None
         if following is None:
             break
         handler, error = following, None

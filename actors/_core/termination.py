@@ -18,7 +18,8 @@ from actors._core.accounting import account
 from actors._core.crash_reports import report
 from actors._core.dead_letters import answer_dead_letter
 from actors._core.death_watch import tell_watchers, unwatch_all
-from actors._core.interruption import as_failure, interrupted
+from actors._core.interruption import interrupted
+from actors._core.last_hooks import run_last
 from actors._core.lifecycle import NEW, RESTARTING, STOPPED, STOPPING
 from actors._core.procedure import Procedure
 from actors._core.pykka_names import unregister
@@ -189,7 +190,7 @@ async def end_life(cell: Cell, *hooks: tuple[str, tuple[Any, ...]]) -> None:
     """
     await end_work(cell)
     for hook, args in hooks:
-        await _run_last(cell, hook, args)
+        await run_last(cell, hook, args)
     await stop_children(cell)  # those that the hooks have spawned
     cell.children_history = None  # the next life's children have not failed yet
     cell.started = False
@@ -209,39 +210,6 @@ async def stop_children(cell: Cell) -> None:
     """Stop the children, the youngest first."""
     while cell.children:
         await stop_now(next(reversed(cell.children.values())))
-
-
-async def _run_last(cell: Cell, hook: str, args: tuple[Any, ...]) -> None:
-    """Run a hook; report its failure, or that it does not end, and go on."""
-    try:
-        ending = cell.begin_hook(hook, args)
-    except BaseException as error:
-        report(cell, as_failure(cell, error), hook)
-        return
-    if ending is None:
-        return
-    system = cell.system
-    await asyncio.wait([ending], timeout=system.hook_timeout)
-    if ending.done():
-        failure = asyncio.CancelledError() if ending.cancelled() else ending.exception() or ending.result()
-        if failure is not None:
-            report(cell, as_failure(cell, failure), hook)
-        return
-    report(cell, ActorError(f"{hook} of {cell.path} did not end within {system.hook_timeout:g} s"), hook)
-    await cell.give_up_hook(ending)
-
-
-async def give_up_hook(cell: Cell, ending: asyncio.Future[BaseException | None]) -> None:
-    """Cancel a last hook that takes too long; one that goes on for ``stop_grace`` all the same is left alone.
-
-    Args:
-        cell: the actor's.
-        ending: done when the hook has ended.
-    """
-    ending.cancel()
-    await asyncio.wait([ending], timeout=cell.system.stop_grace)
-    if not ending.done():
-        cell.system.abandon(cell)
 
 
 def _end_tasks(cell: Cell) -> None:

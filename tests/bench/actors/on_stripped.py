@@ -11,12 +11,12 @@ import asyncio
 import gc
 import inspect
 import statistics
-import textwrap
 import time
+from types import FunctionType
 from typing import Any
 
 from actors import ActorRef, ActorSystem
-from actors._core import cell as cell_module
+from actors._core import cell as cell_module, handling
 from tests.bench.actors.handlers import MESSAGE, Result, expect
 from tests.bench.actors.on_actors import EchoActor
 
@@ -24,27 +24,27 @@ TURN = 200
 """Asks per turn."""
 
 HOOKS = (
-    """                if hooks is not None and (fault := hooks.began(self, envelope)) is not None:
-                    raise fault
+    """            if hooks is not None and (fault := hooks.began(cell, envelope)) is not None:
+                raise fault
 """,
-    """            if hooks is not None:
-                hooks.ended(self, envelope, began, ended, error)
+    """        if hooks is not None:
+            hooks.ended(cell, envelope, began, ended, error)
 """,
-    "            hooks = self.hooks\n",
+    "        hooks = cell.hooks\n",
 )
 ACCOUNTING = (
-    """            try:
-                waits[((began - sent) >> SHIFT).bit_length()] += 1
-                runs[(run >> SHIFT).bit_length()] += 1
-            except IndexError:
-                count_long(self, began - sent, run)
-            recent.append((kind, sender, sent))
+    """        try:
+            waits[((began - sent) >> SHIFT).bit_length()] += 1
+            runs[(run >> SHIFT).bit_length()] += 1
+        except IndexError:
+            count_long(cell, began - sent, run)
+        recent.append((kind, sender, sent))
 """,
-    """            if run > slow_ns:
-                report_slow(self, kind, run)
+    """        if error is not None or run > slow_ns:
+            _slow_or_failed(cell, envelope, error, run)
 """,
-    "            self.began = self.ended = ended = clock()\n            run = ended - began\n",
-    "            began = ended\n",
+    "        cell.began = cell.ended = ended = clock()\n        run = ended - began\n",
+    "        began = ended\n",
 )
 
 
@@ -54,14 +54,15 @@ def without(parts: tuple[str, ...]) -> type[Any]:
     Raises:
         LookupError: a part is not in the source of the hot path.
     """
-    source = inspect.getsource(cell_module.Cell.work)
+    source = inspect.getsource(handling.work)
     for part in parts:
         if part not in source:
             raise LookupError(f"not in the hot path any more:\n{part}")
         source = source.replace(part, "")
     made: dict[str, Any] = {}
-    exec(compile(textwrap.dedent(source), "<variant>", "exec"), vars(cell_module), made)
-    variant = type("Variant", (cell_module.Cell,), {"__slots__": (), "work": made["work"]})
+    exec(compile(source, "<variant>", "exec"), vars(handling), made)
+    run = FunctionType(cell_module.Cell.run.__code__, vars(cell_module) | made)
+    variant = type("Variant", (cell_module.Cell,), {"__slots__": (), "run": run})
     return type("Variant", (EchoActor,), {"_cell_class": variant})
 
 

@@ -453,5 +453,5 @@ async def test_a_defect_of_the_runtime_ends_no_thread(monkeypatch: pytest.Monkey
             monkeypatch.undo()
             raise TypeError("a defect")
 
-        monkeypatch.setattr("actors._core.cell.begin_recent", defect)
+        monkeypatch.setattr("actors._core.handling.begin_recent", defect)
         assert await ref.ask("echo", block=False, timeout=LIMIT) == 1

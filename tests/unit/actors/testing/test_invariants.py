@@ -10,6 +10,7 @@ import pytest
 from actors import Actor, Backoff, Future, Intensity, Supervision
 from actors._core import termination
 from actors._core.cell import Cell
+from actors._core.handling import work
 from actors._core.lifecycle import RUNNING
 from actors._core.mailbox import Mailbox
 from actors._policy import RestartHistory
@@ -72,7 +73,7 @@ def test_two_messages_handled_at_a_time_are_reported() -> None:
         async def on_receive(self, message: Any) -> None:
             if message == "first":
                 self._cell.mailbox.normal.append(("second", None, 0, None, None, None))
-                self._cell.work(1).close()
+                work(self._cell, 1).close()
                 await asyncio.sleep(1)
 
     async def scenario(sim: Sim) -> None:
