@@ -152,7 +152,12 @@ class InstanceSession(Protocol):
         """
 
     def assign(
-        self, token: int, partitions: tuple[TopicPartition, ...], keep: Mapping[TopicPartition, int]
+        self,
+        token: int,
+        partitions: tuple[TopicPartition, ...],
+        keep: Mapping[TopicPartition, int],
+        *,
+        repeated: bool = False,
     ) -> None:
         """Fetch these partitions without joining the group.
 
@@ -160,6 +165,7 @@ class InstanceSession(Protocol):
             token: returned in :class:`Done`, whose value maps each partition to its start offset.
             partitions: replace all partitions assigned before.
             keep: offsets to start from; the other partitions start from their committed offset.
+            repeated: they were assigned before a restart. One that is gone does not fail the others.
         """
 
     def seek(self, token: int, offsets: Mapping[TopicPartition, int]) -> None:

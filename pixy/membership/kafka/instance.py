@@ -119,10 +119,15 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._command(token, lambda: self._subscribe(topics, added))
 
     def assign(
-        self, token: int, partitions: tuple[TopicPartition, ...], keep: Mapping[TopicPartition, int]
+        self,
+        token: int,
+        partitions: tuple[TopicPartition, ...],
+        keep: Mapping[TopicPartition, int],
+        *,
+        repeated: bool = False,
     ) -> None:
         """See :class:`pixy.membership.instances.InstanceSession`."""
-        self._command(token, lambda: self._assign_only(partitions, dict(keep)))
+        self._command(token, lambda: self._assign_only(partitions, dict(keep), repeated))
 
     def seek(self, token: int, offsets: Mapping[TopicPartition, int]) -> None:
         """See :class:`pixy.membership.instances.InstanceSession`."""
@@ -338,12 +343,18 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._looked = time.monotonic()
 
     def _assign_only(
-        self, partitions: tuple[TopicPartition, ...], keep: dict[TopicPartition, int]
+        self, partitions: tuple[TopicPartition, ...], keep: dict[TopicPartition, int], repeated: bool
     ) -> dict[TopicPartition, int]:
-        self._starts.forget(self._topics.added(list(partitions)))
-        found = self._starts.of_assignment(self._client, list(partitions), keep)
+        chosen = list(partitions)
+        try:
+            again = self._topics.added(chosen)
+            found = self._starts.of_assignment(self._client, chosen, keep, again, repeated=repeated)
+            self._client.assign_only(found.to_fetch)
+        except PixyError:
+            self._topics.forget(set(chosen) - self._assigned.keys)
+            raise
         starts = found.starts
-        self._client.assign_only(found.to_fetch)
+        self._starts.assigned()
         self._topics.forget(self._assigned.keys - set(starts))
         self._forget_records(self._assigned.keys)
         self._assigned.replace(starts, keep)

@@ -10,7 +10,7 @@ the beginning then.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from pixy.errors import PixyError, UnknownPartition
@@ -119,7 +119,8 @@ class StartOffsets:
         self._note(client)
         self.made_again(again)
         self.forget(again)
-        starts = self._committed(client, partitions, self._continued)
+        starts = self._committed(client, partitions, self._resume, self._continued)
+        self.forget(partitions)
         missing = [partition for partition in partitions if partition not in starts]
         added = set(missing) if self._oldest else self._added(client, missing) | again.intersection(missing)
         begin = self._oldest_offsets(client, added)
@@ -127,34 +128,53 @@ class StartOffsets:
         return Found({**starts, **begin, **ends, **dict.fromkeys(late, END)}, ends, late)
 
     def of_assignment(
-        self, client: InstanceConsumer, partitions: list[TopicPartition], keep: Mapping[TopicPartition, int]
+        self,
+        client: InstanceConsumer,
+        partitions: list[TopicPartition],
+        keep: Mapping[TopicPartition, int],
+        again: Collection[TopicPartition] = frozenset(),
+        *,
+        repeated: bool = False,
     ) -> Found:
         """Find the starts of partitions that the client has chosen. A topic need not exist yet.
+
+        Positions from before a restart are kept until :meth:`assigned`, so that an assignment that fails can be tried again.
 
         Args:
             client: the instance's.
             partitions: all of them.
             keep: positions to keep. Those before a restart are kept too: the client has chosen the partitions, so
                 no other member takes them over.
+            again: as for :meth:`of_member`. Such a partition begins at its oldest record, if it was chosen before.
+            repeated: the client has chosen the partitions before a restart. One that does not exist is no error then,
+                as it is none in a session that goes on: it begins at its oldest record if it is made.
 
         Raises:
             UnknownPartition: the topic exists without that partition.
             PixyError: the cluster does not answer.
         """
         layout = client.layout({topic for topic, _ in partitions})
-        for topic, number in partitions:
-            if topic in layout and number not in layout[topic]:
-                missing_topic = unknown_topic()
-                raise UnknownPartition(str(missing_topic), missing_topic.code, missing_topic.name)
-        starts = {**self._committed(client, partitions, lambda earlier, _: earlier.offset), **keep}
+        gone = {each for each in partitions if each[0] in layout and each[1] not in layout[each[0]]}
+        if gone and not repeated:
+            missing_topic = unknown_topic()
+            raise UnknownPartition(str(missing_topic), missing_topic.code, missing_topic.name)
+        if gone:
+            logger.warning("%s: %s do not exist any more; the others are read", self._name, sorted(gone))
+        earlier = {each: position for each, position in self._resume.items() if each not in again}
+        starts = {**self._committed(client, partitions, earlier, lambda was, _: was.offset), **keep}
         missing = [partition for partition in partitions if partition not in starts]
-        begin = [each for each in missing if self._oldest or each[0] not in layout]
+        whole = {each for each in again if repeated or each in self._resume} | gone
+        begin = [each for each in missing if self._oldest or each[0] not in layout or each in whole]
         ends, late = self._ends(client, [each for each in missing if each not in begin])
         oldest = self._oldest_offsets(client, begin)
         return Found({**starts, **oldest, **ends, **dict.fromkeys(late, END)}, {}, late)
 
+    def assigned(self) -> None:
+        """The Kafka client fetches exactly what :meth:`of_assignment` has found: no position from before the restart is left."""
+        self._resume.clear()
+
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """These partitions are gone: their positions before the restart mean nothing any more."""
+        """These partitions are gone, or assigned again: their positions before the restart mean nothing any more."""
         for partition in partitions:
             self._resume.pop(partition, None)
 
@@ -162,6 +182,7 @@ class StartOffsets:
         self,
         client: InstanceConsumer,
         partitions: list[TopicPartition],
+        positions: Mapping[TopicPartition, EarlierPosition],
         resume: Callable[[EarlierPosition, int | None], int],
     ) -> Starts:
         """The committed offsets, or, where there is a position from before a restart, what ``resume`` makes of both."""
@@ -169,7 +190,7 @@ class StartOffsets:
             return {}
         starts: Starts = {}
         for partition, found in client.committed(partitions, _TIMEOUT).items():
-            earlier = self._resume.pop(partition, None)
+            earlier = positions.get(partition)
             start = found.offset if earlier is None else resume(earlier, found.offset)
             if start is not None:
                 starts[partition] = start

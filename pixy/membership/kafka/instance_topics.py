@@ -60,7 +60,7 @@ class InstanceTopics:
         self._command = command
         self._begin_anew = begin_anew
         self._ids: dict[TopicPartition, uuid.UUID | None] = {}
-        """Of assigned partitions; None while the coordinator does not know the topic, which need not exist yet."""
+        """Of assigned partitions; None while the coordinator has never known the topic, which need not exist yet."""
         self._first = {topic: met.id for topic, met in earlier.items() if met.id is not None}
         """The id that each topic had when a partition of it was first assigned, or before the restart."""
         self._last = dict(self._first)
@@ -88,16 +88,25 @@ class InstanceTopics:
         ids = self._client.topic_ids({topic for topic, _ in partitions}, _PATIENCE)
         for partition in partitions:
             if self._ids.get(partition) is None:
-                self._ids[partition] = ids.get(partition[0])
+                # A topic that is missing had an id if it was read before: one that is made now is another.
+                self._ids[partition] = ids.get(partition[0], self._first.get(partition[0]))
+        self._learn(ids)
         self._compare_at = time.monotonic() + _COMPARE_IDS
         others = {
             partition
             for partition in partitions
-            if (topic := partition[0]) in ids
-            and differ(self._first.setdefault(topic, ids[topic]), ids[topic])
+            if partition[0] in ids and differ(self._first[partition[0]], ids[partition[0]])
         }
         self._made_again.update(topic for topic, _ in others)
         return others
+
+    def _learn(self, ids: Mapping[str, uuid.UUID]) -> None:
+        """Note the first ids of topics. From then on each of their partitions has an id."""
+        for partition, known in self._ids.items():
+            if (topic := partition[0]) in ids:
+                first = self._first.setdefault(topic, ids[topic])
+                if known is None:
+                    self._ids[partition] = first
 
     @property
     def ids(self) -> Mapping[str, uuid.UUID]:
@@ -219,10 +228,7 @@ class InstanceTopics:
             self._command(compared)
 
     def _compared(self, known: Ids, ids: Mapping[str, uuid.UUID]) -> set[TopicPartition]:
-        for partition in known:
-            if partition in self._ids and self._ids[partition] is None and (topic := partition[0]) in ids:
-                self._ids[partition] = ids[topic]
-                self._first.setdefault(topic, ids[topic])
+        self._learn(ids)
         changed = {
             each for each, was in recreated(_of_known(known), ids).items() if self._ids.get(each) == was
         }

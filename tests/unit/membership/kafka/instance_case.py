@@ -22,6 +22,8 @@ from tests.support import make_config
 from tests.unit.engine.records import TOPIC, Record
 
 PARTITION, OTHER = (TOPIC, 0), (TOPIC, 1)
+NEW = Earlier()
+"""Of an instance that did not restart."""
 
 
 class Message(Record):
@@ -45,6 +47,8 @@ class Client:
         self.commits: list[tuple[Commit, ...]] = []
         self.seeks: list[tuple[TopicPartition, int]] = []
         self.seek_fails: dict[TopicPartition, KafkaError] = {}
+        self.assign_fails: list[KafkaError] = []
+        """What the next assignments end with."""
         self.learned: list[str] = []
         """The topics that it was told to ask for."""
         self.busy = False
@@ -81,6 +85,13 @@ class Client:
     def topic_ids(self, *_: object) -> dict[str, Any]:
         return {}
 
+    def layout(self, topics: Iterable[str]) -> dict[str, dict[int, bool]]:
+        return {topic: {0: True, 1: True} for topic in topics}
+
+    def assign_only(self, _starts: object) -> None:
+        if self.assign_fails:
+            raise self.assign_fails.pop()
+
     def learn(self, topics: Iterable[str]) -> None:
         self.learned += sorted(topics)
 
@@ -116,7 +127,7 @@ class Lookups:
 class Case:
     """A session, and the events that it has posted."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, earlier: Earlier = NEW) -> None:
         made: list[Client] = []
 
         def client(*arguments: Any, **options: Any) -> Client:
@@ -129,9 +140,7 @@ class Case:
         self._made = made
         self._events: asyncio.Queue[Any] = asyncio.Queue()
         self.on_revoked: Callable[[Revoked], None] = lambda _revoked: None
-        self.session = KafkaInstance(
-            proxy, "g", "c", "earliest", "read_committed", True, Earlier(), self._post
-        )
+        self.session = KafkaInstance(proxy, "g", "c", "earliest", "read_committed", True, earlier, self._post)
 
     def _post(self, event: Any) -> None:
         if isinstance(event, Revoked):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pixy.errors import PixyError, Unavailable
+from pixy.errors import PixyError, Unavailable, UnknownPartition
 from pixy.kafka.group_offsets import Committed
 from pixy.kafka.instance_consumer import BEGINNING, END
 from pixy.membership.instances import Earlier, EarlierPosition, MetTopic
@@ -128,3 +128,50 @@ def test_a_topic_that_was_made_again_during_a_restart_voids_its_positions() -> N
     made = restarted(PARTITION, partitions=1)
     assert made.of_member(client, [PARTITION], {PARTITION}).starts == {PARTITION: 3}
     assert made.known[TOPIC] == 0
+
+
+# -- chosen partitions --------------------------------------------------------------------------------
+
+
+def test_an_assignment_that_fails_keeps_the_positions_from_before_the_restart() -> None:
+    """The next attempt continues there."""
+    client: Any = Client(500)
+    made = starts()
+    for _ in range(2):
+        assert made.of_assignment(client, [PARTITION], {}).starts == {PARTITION: 10}
+    made.assigned()
+    assert made.of_assignment(client, [PARTITION], {}).starts == {PARTITION: 500}
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_a_chosen_partition_of_a_topic_that_was_made_again_begins_at_its_oldest_record(
+    repeated: bool,
+) -> None:
+    """With ``latest``, too: its reader was there."""
+    client: Any = Client(None)
+    made = restarted(PARTITION, partitions=1)
+    for _ in range(2):  # the first attempt fails later on, say
+        found = made.of_assignment(client, [PARTITION], {}, {PARTITION}, repeated=repeated)
+        assert found.starts == {PARTITION: 3}
+
+
+def test_a_partition_that_is_chosen_for_the_first_time_begins_at_its_end_though_the_topic_was_made_again() -> (
+    None
+):
+    client: Any = Client(None)
+    client.leaders[PARTITION] = "no leader"
+    found = restarted(partitions=1).of_assignment(client, [PARTITION], {}, {PARTITION})
+    assert found.starts == {PARTITION: END}
+    found = restarted(partitions=1).of_assignment(client, [PARTITION], {}, {PARTITION}, repeated=True)
+    assert found.starts == {PARTITION: BEGINNING}, "it was chosen before the restart"
+
+
+def test_a_partition_that_is_gone_after_a_restart_fails_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    """The topic was made again with fewer. If the partition is made again, its first record is the first to be read."""
+    client: Any = Client(None)
+    made = restarted(PARTITION, partitions=2)
+    with pytest.raises(UnknownPartition):
+        made.of_assignment(client, [PARTITION, OTHER], {})
+    found = made.of_assignment(client, [PARTITION, OTHER], {}, repeated=True)
+    assert found.starts == {PARTITION: 10, OTHER: BEGINNING}
+    assert caplog.messages == ["i: [('t', 1)] do not exist any more; the others are read"]

@@ -238,3 +238,39 @@ def test_a_new_topic_without_an_id_is_described_no_more() -> None:
     compare(case)
     compare(case)
     assert case.described == 1
+
+
+def test_a_topic_that_was_missing_after_a_restart_and_is_made_then_is_another_one() -> None:
+    case = Case()
+    case.topics = restarted(case, TOPIC, ONE)
+    case.ids = {}
+    assert case.topics.added([PARTITION]) == set()
+    compare(case)
+    assert not case.anew
+    case.ids = {TOPIC: OTHER}
+    mine = Commit(TOPIC, 0, 100, "")
+    assert case.commits(mine) == (Commit(TOPIC, 0, 0, ""),), "the position is the old topic's"
+    assert case.anew == [{PARTITION}]
+
+
+def test_all_partitions_of_a_topic_that_was_missing_learn_the_same_id() -> None:
+    """Else the one that learns it later would take the id of a topic that was made again meanwhile for its first."""
+    case = Case()
+    case.ids = {}
+    case.topics.added([PARTITION, SECOND])
+    case.ids = {TOPIC: ONE}
+    case.commits(Commit(TOPIC, 0, 5, ""))
+    case.ids = {TOPIC: OTHER}
+    compare(case)
+    assert case.anew == [{PARTITION, SECOND}]
+
+
+def test_a_partition_that_is_added_tells_the_others_the_id_of_their_topic() -> None:
+    case = Case()
+    case.ids = {}
+    case.topics.added([PARTITION])
+    case.ids = {TOPIC: ONE}
+    case.topics.added([SECOND])
+    case.ids = {TOPIC: OTHER}
+    compare(case)
+    assert case.anew == [{PARTITION, SECOND}]

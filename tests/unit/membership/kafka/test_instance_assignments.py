@@ -1,0 +1,48 @@
+"""Assignments of chosen partitions by an instance's session, also those that fail."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pixy.errors import KafkaError
+from pixy.membership.instances import Done, Earlier, EarlierPosition
+from tests.unit.membership.kafka.instance_case import OTHER, PARTITION, Case
+
+REFUSED = KafkaError("no coordinator", 15, "COORDINATOR_NOT_AVAILABLE")
+
+
+async def done(case: Case, token: int) -> Any:
+    return await case.event(lambda event: isinstance(event, Done) and event.token == token)
+
+
+async def test_an_assignment_that_failed_continues_at_the_same_positions_when_it_is_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    earlier = Earlier({PARTITION: EarlierPosition(7, frozenset())})
+    case = Case(monkeypatch, earlier)
+    case.session.committed(1, ())
+    await case.result(1)  # the client is there
+    case.client.assign_fails = [REFUSED]
+    case.session.assign(2, (PARTITION, OTHER), {}, repeated=True)
+    assert (await done(case, 2)).error is REFUSED
+    assert not case.session._topics._ids, "what is not assigned is not compared"
+    case.session.assign(3, (PARTITION, OTHER), {}, repeated=True)
+    assert (await done(case, 3)).value == {PARTITION: 7, OTHER: 10}
+    case.session.assign(4, (OTHER,), {})
+    assert (await done(case, 4)).value == {OTHER: 10}
+    case.session.assign(5, (PARTITION, OTHER), {})
+    assert (await done(case, 5)).value == {PARTITION: 10, OTHER: 10}, "the position was for the restart"
+    await case.session.close((), 10)
+
+
+async def test_an_assignment_that_fails_leaves_what_is_assigned(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(monkeypatch)
+    case.session.assign(1, (PARTITION,), {})
+    await done(case, 1)
+    case.client.assign_fails = [REFUSED]
+    case.session.assign(2, (PARTITION, OTHER), {PARTITION: 50})
+    assert (await done(case, 2)).error is REFUSED
+    assert set(case.session._topics._ids) == set(case.session._assigned) == {PARTITION}
+    await case.session.close((), 10)
