@@ -7,6 +7,7 @@ The parts, each of which calls only those below it; events and results come back
 
     Instance       receives messages, decides when the instance ends
     Assignment     subscriptions, manual assignments, the group's rebalances
+    Changes        what is in effect, and changes of it that are under way
     Offsets        commits, committed offsets, seeks
     Reads          waiting reads and fetched records
     Operations     the commands that wait for Kafka
@@ -27,6 +28,7 @@ from pixy.engine.instances.assignment import (
     TopicChecked,
     Unsubscribed,
 )
+from pixy.engine.instances.changes import RepeatDue
 from pixy.engine.instances.context import (
     Catalogue,
     Context,
@@ -199,6 +201,10 @@ class Instance(Actor):
     @handles(PatternDue)
     def _pattern_due(self, _timer: PatternDue) -> None:
         self._assignment.pattern_due()
+
+    @handles(RepeatDue)
+    def _repeat_due(self, _timer: RepeatDue) -> None:
+        self._assignment.repeat()
 
     @handles(GetSubscription)
     def _get_subscription(self, _query: GetSubscription) -> list[str]:

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors import Future
+from pixy.engine.instances.changes import Changes
 from pixy.engine.instances.context import Context, Subscription
 from pixy.engine.instances.messages import AssignPartitions, SubscribeTo
 from pixy.engine.instances.offsets import Offsets
-from pixy.engine.instances.operations import Operation, Operations
+from pixy.engine.instances.operations import Operations
 from pixy.engine.instances.reads import Reads
 from pixy.engine.instances.topic_patterns import TopicPattern
 from pixy.errors import IllegalState, OtherSubscription, PixyError, UnknownTopic
 from pixy.kafka.errors import AUTH_CODES
-from pixy.membership.instances import Assigned, InstanceSession, Lost, Met, Refused, Revoked
+from pixy.membership.instances import Assigned, Lost, Met, Refused, Revoked
 from pixy.wire.types import TopicPartition
 
 _LOOK_EVERY = 10.0
@@ -60,46 +61,6 @@ class Unsubscribed:
     reply: Future[Any]
 
 
-@dataclass(slots=True)
-class _Subscribe(Operation):
-    what = "subscribe"
-    assignment: Assignment
-    topics: tuple[str, ...]
-    wanted: Subscription | None
-    """To be given up after a failure; None: it stands, whatever becomes of this command."""
-    added: tuple[str, ...] = ()
-
-    def send(self, session: InstanceSession, token: int) -> None:
-        session.subscribe(token, self.topics, self.added)
-
-    def succeed(self, _value: Any) -> None:
-        if self.wanted is not None:
-            self.assignment.took_effect(self.wanted)
-
-    def fail(self, error: PixyError) -> None:
-        if self.wanted is not None and self.assignment.give_up(self.wanted):
-            self.assignment.fail_reads(error)
-
-
-@dataclass(slots=True)
-class _Assign(Operation):
-    what = "assign"
-    assignment: Assignment
-    partitions: tuple[TopicPartition, ...]
-    keep: Mapping[TopicPartition, int]
-    wanted: Subscription
-
-    def send(self, session: InstanceSession, token: int) -> None:
-        session.assign(token, self.partitions, self.keep)
-
-    def succeed(self, value: Mapping[TopicPartition, int]) -> None:
-        self.assignment.took_effect(self.wanted)
-        self.assignment.replace(value)
-
-    def fail(self, error: PixyError) -> None:
-        self.assignment.give_up(self.wanted)
-
-
 def _allowed(subscription: Subscription, topics: tuple[str, ...]) -> tuple[str, ...]:
     return topics if subscription.allowed is None else tuple(filter(subscription.allowed, topics))
 
@@ -114,20 +75,28 @@ class Assignment:
         self._offsets = offsets
         self._checking = ""
         """The topic of a v1 read whose existence is being checked."""
-        self._in_effect = Subscription()
-        """The last one that the session has carried out. Later changes may be under way."""
-        self._matched: tuple[str, ...] | None = None
-        """The topics that match the pattern; None before the first look."""
+        self._changes = Changes(context, operations, reads, self._replace)
+        self._matched: tuple[Subscription, tuple[str, ...]] | None = None
+        """The topics of the last look for those that match the pattern of a subscription."""
 
     def resume(self) -> None:
         """After a restart: consume the same topics or partitions, from the reader's positions on."""
-        self._in_effect = subscription = self._context.state.subscription
+        self._changes.resume()
+        self.repeat()
+
+    def repeat(self) -> None:
+        """Consume again what is in effect. See :class:`RepeatDue`."""
+        subscription = self._changes.to_repeat()
+        if subscription is None:
+            return
         if subscription.partitions:
-            self._start_assigned(subscription, {}, None)
+            self._changes.assign_again(subscription.partitions)
         elif subscription.pattern:
+            self._matched = None
             self._find_topics(subscription, None, None)
-        elif subscription:
-            self._operations.begin(_Subscribe(self, subscription.topics, None))
+        else:
+            self._changes.subscribe(subscription.topics, None)
+        self._reads.look_again()
 
     # -- subscriptions ----------------------------------------------------------------------------
 
@@ -205,31 +174,40 @@ class Assignment:
                 error = refused
         if error is not None:
             if found.before is not None:
-                self.give_up(found.subscription)
+                self._changes.give_up(found.subscription)
             if reply is not None:
                 reply.try_fail(error)
             return
-        before, self._matched = self._matched, found.topics
-        if found.before is not None:
-            before = None
-        if found.topics == before:
+        self._subscribe_matching(found)
+
+    def _subscribe_matching(self, found: PatternMatched) -> None:
+        subscription, topics, reads = found.subscription, found.topics, self._reads
+        before, self._matched = self._matched, (subscription, topics)
+        if found.before is None and before == self._matched:
             return
-        added = () if before is None else tuple(set(found.topics) - set(before))
-        if found.before is not None and set(found.topics) - set(found.before.topics):
-            self._reads.assigned = False
-        wanted = None if found.before is None else found.subscription
-        self._operations.begin(_Subscribe(self, found.topics, wanted, added), reply)
-        if not found.topics:
-            self._reads.start_clocks()  # such a topic may never exist, so the reads do not wait for an assignment
-        self._reads.look_again()
-        self._reads.serve()
+        if found.before is not None and set(topics) - set(found.before.topics):
+            reads.assigned = False
+        wanted = None if found.before is None else subscription
+        self._changes.subscribe(topics, wanted, self._made_later(subscription, topics), found.reply)
+        if not topics:
+            reads.start_clocks()  # such a topic may never exist, so the reads do not wait for an assignment
+        reads.look_again()
+        reads.serve()
+
+    def _made_later(self, subscription: Subscription, topics: tuple[str, ...]) -> tuple[str, ...]:
+        """Those of the topics that were made after the reader had subscribed to the pattern, be it during a restart."""
+        state = self._context.state
+        if subscription is not state.in_effect:
+            return ()
+        state.matched_first &= frozenset(topics)  # one that was missing and is there again was made again
+        return tuple(topic for topic in topics if topic not in state.matched_first)
 
     def _start_subscribed(self, wanted: Subscription, reply: Future[Any] | None) -> None:
         state, reads = self._context.state, self._reads
         before, state.subscription = state.subscription, wanted
         if set(wanted.topics) - set(before.topics):
             reads.assigned = False
-        self._operations.begin(_Subscribe(self, wanted.topics, wanted), reply)
+        self._changes.subscribe(wanted.topics, wanted, reply=reply)
         reads.look_again()
         reads.serve()
 
@@ -240,7 +218,7 @@ class Assignment:
         context.positions.confirm()
         context.positions.forget_earlier()
         context.state.met.clear()
-        context.state.subscription = self._in_effect = Subscription()
+        self._changes.clear()
         reads.fail_all(IllegalState("the subscription was deleted"))
         if context.session is None:
             return
@@ -268,41 +246,17 @@ class Assignment:
             return
         self._context.state.subscription.check_change(wanted)
         self._operations.check_room()
-        self._start_assigned(wanted, self._context.positions.offsets, self._context.take_reply())
-
-    def _start_assigned(
-        self, wanted: Subscription, keep: Mapping[TopicPartition, int], reply: Future[Any] | None
-    ) -> None:
-        self._context.state.subscription = wanted
-        kept = {partition: keep[partition] for partition in wanted.partitions if partition in keep}
-        self._operations.begin(_Assign(self, wanted.partitions, kept, wanted), reply)
+        self._changes.assign(wanted, self._context.positions.offsets, self._context.take_reply())
         self._reads.look_again()
 
-    def replace(self, starts: Mapping[TopicPartition, int]) -> None:
+    def _replace(self, starts: Mapping[TopicPartition, int]) -> None:
         """Exactly these partitions are assigned now, each from the given offset on."""
         # Records fetched ahead are fetched again: a kept partition continues at the reader's position.
         before = self._context.positions.partitions
         self._reads.fetched.drop(before)
         self._context.positions.drop(partition for partition in before if partition not in starts)
         self.assigned(Assigned(starts))
-
-    # -- the outcome of a change ------------------------------------------------------------------
-
-    def took_effect(self, wanted: Subscription) -> None:
-        """The session has carried a change out."""
-        self._in_effect = wanted
-
-    def give_up(self, wanted: Subscription) -> bool:
-        """Go back to the subscription in effect after a failed change, unless a later one has replaced it. Returns whether."""
-        state = self._context.state
-        if state.subscription is not wanted:
-            return False
-        state.subscription = self._in_effect
-        return True
-
-    def fail_reads(self, error: PixyError) -> None:
-        """Answer every waiting read with the error of a change."""
-        self._reads.fail_all(error)
+        self._context.positions.forget_earlier()
 
     # -- the group's events -----------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from confluent_kafka.admin import NewPartitions, NewTopic
 
 from pixy.errors import Unavailable
 from pixy.kafka import settings
+from pixy.kafka.instance_consumer import InstanceConsumer
 from pixy.kafka.partition_logs import PartitionLogs
 from pixy.membership.kafka import instance_topics, unheard
 from tests.integration.restv1.consumers import Instance, fill
@@ -298,6 +299,60 @@ async def test_a_partition_can_be_assigned_before_its_topic_exists(kafka: Cluste
         await asyncio.to_thread(kafka.create_topic, name)
         await fill(daemon, name, b"0", b"1")
         assert await read(instance, 2) == [b"0", b"1"]
+
+
+async def test_chosen_partitions_are_read_again_once_the_coordinator_answers(
+    kafka: Cluster, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session fails, and the next one gets no answer for a while. Meanwhile one of the topics is made again with fewer
+    partitions: the others are read, and what it lacks is read when it is added.
+    """
+    monkeypatch.setattr(unheard, "LOOK_AFTER", 0.1)
+    kafka.create_topic(name, 2)
+    other = await asyncio.to_thread(kafka.create_topic, f"{name}-other")
+    async with serving(make_config(kafka.bootstrap())) as daemon:
+        instance = Instance(daemon, name)
+        await instance.create(auto_offset_reset="latest", auto_commit_enable=False)
+        places = [{"topic": name, "partition": 0}, {"topic": name, "partition": 1}]
+        places.append({"topic": other, "partition": 0})
+        assert (await instance.at("POST", "/assignments", {"partitions": places})).status == 204
+        await fill(daemon, name, b"old")
+        await fill(daemon, other, b"a")
+        assert sorted(await read(instance, 2)) == [b"a", b"old"]
+
+        answer, asked = without_coordinator(monkeypatch)
+        session = await session_of(instance)
+        session._run_soon(lambda: session._give_up(Unavailable("on purpose")))
+        await _make_again(kafka, name)
+        await eventually(lambda: _writable(daemon, name, 0))
+        await fill(daemon, other, b"b")
+        await eventually(asked)
+        assert (await instance.at("GET", "/assignments")).json["partitions"] == []
+        answer.set()
+        assert sorted(await read(instance, 2)) == [b"b", b"first"]
+        await grow(kafka, name, 2)
+        assert await read(instance, 1) == [b"first"]
+        assert (await instance.at("GET", "/assignments")).json["partitions"] == sorted(
+            places, key=lambda each: (each["topic"], each["partition"])
+        )
+
+
+def without_coordinator(monkeypatch: pytest.MonkeyPatch) -> tuple[threading.Event, Any]:
+    """Let no instance hear of topics' ids until the event is set; and whether one has asked twice."""
+    answer, ids = threading.Event(), InstanceConsumer.topic_ids
+    asked = []
+
+    def topic_ids(*args: Any) -> Any:
+        if answer.is_set():
+            return ids(*args)
+        asked.append(args)
+        raise Unavailable("no coordinator")
+
+    async def twice() -> bool:
+        return len(asked) >= 2
+
+    monkeypatch.setattr(InstanceConsumer, "topic_ids", topic_ids)
+    return answer, twice
 
 
 async def test_a_partition_without_a_leader_holds_up_no_other(

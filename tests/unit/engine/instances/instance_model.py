@@ -19,7 +19,7 @@ from pixy.engine.instances.topic_patterns import TopicPattern
 from pixy.errors import KafkaError
 from pixy.kafka.consumer import Commit, Committed
 from pixy.kafka.errors import unknown_topic
-from pixy.membership.instances import Assigned, Done, Earlier, Fetched, InstanceEvent, Revoked
+from pixy.membership.instances import Assigned, Done, Earlier, Fetched, InstanceEvent, Revoked, SessionFailed
 from pixy.wire.types import TopicPartition
 from tests.unit.engine.records import TOPIC, Record
 
@@ -37,9 +37,13 @@ class Kafka:
         self.history: list[tuple[Commit, ...]] = []
         self.join_takes = 0.05
         self.commit_takes = 0.01
+        self.close_takes = 0.02
         self.commit_fails: list[KafkaError] = []
         self.change_fails: list[KafkaError | None] = []
         """What the next subscriptions and assignments of sessions end with; None: they succeed."""
+        self.change_takes = 0.005
+        self.assigned: list[tuple[tuple[TopicPartition, ...], bool]] = []
+        """What sessions were told to assign, and whether it was a repetition."""
         self.sessions: list[Session] = []
         self.topics = [TOPIC]
         self.lookups_fail: list[KafkaError] = []
@@ -96,7 +100,7 @@ class Session:
     def subscribe(self, token: int, topics: tuple[str, ...], added: tuple[str, ...] = ()) -> None:
         self.kafka.subscribed.append((topics, added))
         error = self._change_fails()
-        self._later(0.001, lambda: self.post(Done(token, None, error)))
+        self._later(self.kafka.change_takes, lambda: self.post(Done(token, None, error)))
         if error is None and topics and not self.next:
             self._later(self.kafka.join_takes, lambda: self.join(range(self.kafka.partitions)))
 
@@ -117,19 +121,29 @@ class Session:
         self.look()
 
     def assign(
-        self, token: int, partitions: tuple[TopicPartition, ...], keep: Mapping[TopicPartition, int]
+        self,
+        token: int,
+        partitions: tuple[TopicPartition, ...],
+        keep: Mapping[TopicPartition, int],
+        *,
+        repeated: bool = False,
     ) -> None:
+        self.kafka.assigned.append((partitions, repeated))
         error = self._change_fails()
 
         def act() -> None:
             if error is not None:
                 self.post(Done(token, None, error))
                 return
-            self.next = {each: keep.get(each, self.kafka.committed.get(each, 0)) for each in partitions}
+            earlier = {each: self.resume[each].offset for each in partitions if each in self.resume}
+            self.next = {
+                each: {**self.kafka.committed, **earlier, **keep}.get(each, 0) for each in partitions
+            }
+            self.resume.clear()
             self.post(Done(token, dict(self.next), None))
             self.look()
 
-        self._later(0.005, act)
+        self._later(self.kafka.change_takes, act)
 
     def seek(self, token: int, offsets: Mapping[TopicPartition, int]) -> None:
         def act() -> None:
@@ -192,7 +206,7 @@ class Session:
 
     async def close(self, commits: Iterable[Commit], timeout: float) -> None:
         if not self.closed:
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(self.kafka.close_takes)
             self.kafka.commit(commits)
         self.closed = True
 
@@ -255,6 +269,9 @@ class Case:
             supervision=Supervision(backoff=Backoff(first=0.01), intensity=Intensity(1000, 3600)),
         )
         return self
+
+    def fail_session(self) -> None:
+        self.kafka.sessions[-1].post(SessionFailed(KafkaError("on purpose", -1, "X")))
 
     def ask(self, message: Any) -> Any:
         return self.ref.ask(message, block=False)

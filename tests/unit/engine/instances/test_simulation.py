@@ -36,7 +36,6 @@ from pixy.errors import (
     UnknownTopic,
 )
 from pixy.kafka.consumer import Commit
-from pixy.membership.instances import SessionFailed
 from tests.effort import seeds
 from tests.unit.engine.instances.instance_model import READ, Case, now, scenario
 from tests.unit.engine.records import TOPIC
@@ -511,14 +510,3 @@ async def test_reads_of_a_pattern_that_matches_nothing_end_in_time(sim: Sim) -> 
     await case.ask(SubscribeTo(pattern="nothing"))
     assert case.kafka.subscribed == [((), ())]
     assert await case.read() == []
-
-
-@scenario
-async def test_a_restart_looks_the_pattern_up_again(sim: Sim) -> None:
-    case = Case(sim).start()
-    await case.ask(SubscribeTo(pattern=f"{TOPIC}.*"))
-    case.kafka.sessions[-1].post(SessionFailed(KafkaError("x", -1, "X")))
-    await asyncio.sleep(5)
-    assert case.kafka.subscribed == [((TOPIC,), ())] * 2
-    case.kafka.produce(0, 1)
-    assert await case.read() == [(0, 0)]

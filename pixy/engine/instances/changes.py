@@ -1,0 +1,208 @@
+"""Changes of what an instance consumes: the session carries them out, and one that fails leaves what was in effect.
+
+After a restart the new session has to carry out again what was in effect. That fails while the coordinator does not answer, say, and
+nobody waits for an answer who would ask again. So it is repeated, with growing pauses, until it succeeds or a client's
+change takes its place.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from actors import Backoff, Future
+from pixy.engine.instances.context import Context, Subscription
+from pixy.engine.instances.operations import Operation, Operations
+from pixy.engine.instances.reads import Reads
+from pixy.errors import PixyError
+from pixy.membership.instances import InstanceSession
+from pixy.wire.types import TopicPartition
+
+logger = logging.getLogger("pixy.engine")
+
+_BACKOFF = Backoff(first=0.5, most=30.0)
+"""The pauses before what was in effect is repeated."""
+
+
+class RepeatDue:
+    """To the instance, from a timer: repeat what was in effect, which the session has failed to carry out."""
+
+
+@dataclass(slots=True)
+class _Subscribe(Operation):
+    what = "subscribe"
+    changes: Changes
+    topics: tuple[str, ...]
+    wanted: Subscription | None
+    """To be given up after a failure; None: what is in effect stands, whatever becomes of this command."""
+    added: tuple[str, ...]
+
+    def send(self, session: InstanceSession, token: int) -> None:
+        session.subscribe(token, self.topics, self.added)
+
+    def succeed(self, _value: Any) -> None:
+        self.changes.succeeded(self.wanted, self.topics)
+
+    def fail(self, error: PixyError) -> None:
+        if self.changes.failed(self.wanted, error):
+            self.changes.reads.fail_all(error)
+
+
+@dataclass(slots=True)
+class _Assign(Operation):
+    what = "assign"
+    changes: Changes
+    partitions: tuple[TopicPartition, ...]
+    keep: Mapping[TopicPartition, int]
+    wanted: Subscription | None
+    """As for :class:`_Subscribe`."""
+
+    def send(self, session: InstanceSession, token: int) -> None:
+        session.assign(token, self.partitions, self.keep, repeated=self.wanted is None)
+
+    def succeed(self, value: Mapping[TopicPartition, int]) -> None:
+        self.changes.succeeded(self.wanted)
+        self.changes.replace(value)
+
+    def fail(self, error: PixyError) -> None:
+        self.changes.failed(self.wanted, error)
+
+
+class Changes:
+    """Keeps :attr:`ReaderState.subscription` and :attr:`ReaderState.in_effect`.
+
+    Args:
+        context: of the instance.
+        operations: carries changes out.
+        reads: those that wait for the changed partitions.
+        replace: called with the partitions that are chosen from now on, and where each begins.
+    """
+
+    def __init__(
+        self,
+        context: Context,
+        operations: Operations,
+        reads: Reads,
+        replace: Callable[[Mapping[TopicPartition, int]], None],
+    ) -> None:
+        self._context = context
+        self._operations = operations
+        self.reads = reads
+        self.replace = replace
+        self._to_repeat: Subscription | None = None
+        """What is in effect, until the session has carried it out (again)."""
+        self._failures = 0
+
+    def resume(self) -> Subscription:
+        """Return what was in effect before a restart. A change that was under way is given up: its client has got an error."""
+        state = self._context.state
+        state.subscription = state.in_effect
+        self._to_repeat = state.in_effect if state.in_effect else None
+        return state.in_effect
+
+    def to_repeat(self) -> Subscription | None:
+        """What has to be carried out again now; None if there is nothing, or while a client's change is under way."""
+        state = self._context.state
+        due = not self._context.closing and self._to_repeat is state.subscription
+        return self._to_repeat if due else None
+
+    def clear(self) -> None:
+        """Consume nothing any more."""
+        state = self._context.state
+        state.subscription = state.in_effect = Subscription()
+        state.matched_first = frozenset()
+        self._repeated()
+
+    def subscribe(
+        self,
+        topics: tuple[str, ...],
+        wanted: Subscription | None,
+        added: tuple[str, ...] = (),
+        reply: Future[Any] | None = None,
+    ) -> None:
+        """Tell the session to subscribe.
+
+        Args:
+            topics: to which.
+            wanted: what takes effect then; None: what is in effect stands.
+            added: see :meth:`pixy.membership.instances.InstanceSession.subscribe`.
+            reply: to the request, if there is one.
+        """
+        self._operations.begin(_Subscribe(self, topics, wanted, added), reply)
+
+    def assign(
+        self, wanted: Subscription, keep: Mapping[TopicPartition, int], reply: Future[Any] | None
+    ) -> None:
+        """Tell the session which partitions a client has chosen.
+
+        Args:
+            wanted: the partitions.
+            keep: the reader's positions.
+            reply: to the request.
+        """
+        self._context.state.subscription = wanted
+        kept = {partition: keep[partition] for partition in wanted.partitions if partition in keep}
+        self._operations.begin(_Assign(self, wanted.partitions, kept, wanted), reply)
+
+    def assign_again(self, partitions: tuple[TopicPartition, ...]) -> None:
+        """Tell a new session which partitions are chosen."""
+        self._operations.begin(_Assign(self, partitions, {}, None))
+
+    # -- the outcome of a change ------------------------------------------------------------------
+
+    def succeeded(self, wanted: Subscription | None, topics: tuple[str, ...] = ()) -> None:
+        """The session has carried out a change, or what is in effect.
+
+        Args:
+            wanted: see :class:`_Subscribe`.
+            topics: that were subscribed to.
+        """
+        state = self._context.state
+        if wanted is not None:
+            state.in_effect = wanted
+            state.matched_first = frozenset(topics)
+        if self._failures:
+            self.reads.refusal = None
+        self._repeated()
+
+    def failed(self, wanted: Subscription | None, error: PixyError) -> bool:
+        """Go back to what is in effect. Returns whether the failed change was the latest.
+
+        Args:
+            wanted: see :class:`_Subscribe`.
+            error: why it failed.
+        """
+        if wanted is not None:
+            return self.give_up(wanted)
+        self._to_repeat = self._context.state.in_effect
+        self._failures += 1
+        self.reads.refusal = error
+        pause = self._wait()
+        path = self._context.actor.path
+        logger.warning("%s: cannot resume, next attempt in %.1f s: %s", path, pause, error)
+        return False
+
+    def give_up(self, wanted: Subscription) -> bool:
+        """Go back to what is in effect, unless a later change has replaced a failed one. Returns whether."""
+        state = self._context.state
+        if state.subscription is not wanted:
+            return False
+        state.subscription = state.in_effect
+        if self._to_repeat is not None:
+            self._wait()
+        return True
+
+    def _wait(self) -> float:
+        actor = self._context.actor
+        pause = _BACKOFF.delay(max(1, self._failures), actor.system.rng)
+        actor.set_timer("repeat", pause, RepeatDue())
+        return pause
+
+    def _repeated(self) -> None:
+        self._to_repeat, self._failures = None, 0
+        self._context.actor.cancel_timer("repeat")
+
+
+__all__ = ["Changes", "RepeatDue"]
