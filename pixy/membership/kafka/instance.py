@@ -17,32 +17,28 @@ from typing import Any
 from pixy.config.model import Proxy
 from pixy.errors import PixyError, Unavailable
 from pixy.kafka import settings
-from pixy.kafka.consumer import PARTITION_END, Check, Commit
-from pixy.kafka.errors import translate
-from pixy.kafka.instance_consumer import InstanceConsumer, is_transient, partition_of, size_of
+from pixy.kafka.consumer import Check, Commit
+from pixy.kafka.instance_consumer import InstanceConsumer
 from pixy.kafka.partition_logs import Log
 from pixy.membership.instances import (
     Assigned,
     Done,
     Earlier,
-    Fetched,
     InstanceEvent,
     Lost,
     Met,
     MetTopic,
-    Refused,
     Revoked,
     SessionFailed,
     not_assigned,
 )
-from pixy.membership.kafka.first_records import FirstRecords
 from pixy.membership.kafka.instance_partitions import InstancePartitions
+from pixy.membership.kafka.instance_reads import POLL_INTERVAL, InstanceReads, Wanted
 from pixy.membership.kafka.instance_starts import StartOffsets
 from pixy.membership.kafka.instance_topics import InstanceTopics
 from pixy.membership.kafka.late_starts import LateStarts
 from pixy.membership.kafka.member_thread import MemberThread
 from pixy.membership.kafka.start_lookups import StartLookups
-from pixy.membership.poll_interval import PollInterval
 from pixy.wire.types import TopicPartition
 
 logger = logging.getLogger("pixy.membership")
@@ -50,11 +46,8 @@ logger = logging.getLogger("pixy.membership")
 _TICK, _TICK_JOINING = 0.5, 0.05
 _JOINING = 15.0
 _QUERY_TIMEOUT = 10.0
-_RELEASE_TIMEOUT = _WAKING_TIMEOUT = 1.0
-_CHUNK = 1000
-_FIRST_CHUNK = 64
+_RELEASE_TIMEOUT = 1.0
 
-_poll_interval = PollInterval()
 _starter = ThreadPoolExecutor(1, thread_name_prefix="instance-starter")
 
 
@@ -90,21 +83,13 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._starts = StartOffsets(self._name, oldest=reset == "earliest", commits=commits, earlier=earlier)
         self._pause_after = proxy.instances.pause_after
         self._wake = threading.Event()
-        self._wanted = (0, 0, True)
-        """The arguments of the last ``want``: most, max_bytes, wait."""
-        self._ahead: list[Any] = []
-        """Messages that no read has got yet: found for one that waits, or while none was waiting."""
-        self._gone = False
-        """Whether partitions have gone since this was last set to False."""
+        self._wanted = Wanted()
         self._assigned = InstancePartitions()
         self._before_end = 0
         """A partition that was assigned later than this number is not the one whose last position is committed."""
-        self._first_records = FirstRecords()
         self._polling = False
         """Whether the consumer has a subscription or partitions, so polling makes sense."""
         self._joined = self._member = False
-        self._looked = self._polled = time.monotonic()
-        self._paused = False
         # "earliest" is for a position that is out of range: it has expired, or the topic was made again. Nothing
         # that is there is skipped. StartOffsets looks up where partitions without a committed offset begin.
         self._settings = settings.instance(proxy, group, name, "earliest", isolation)
@@ -147,7 +132,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
 
     def want(self, most: int, max_bytes: int, *, wait: bool = True) -> None:
         """See :class:`pixy.membership.instances.InstanceSession`."""
-        self._wanted = (most, max_bytes, wait)
+        self._wanted.arguments = (most, max_bytes, wait)
         if most:
             self._wake.set()
 
@@ -199,6 +184,17 @@ class KafkaInstance(MemberThread[InstanceEvent]):
             self._client, self._lookups, self._run_soon, self._begin_anew, self._earlier.topics
         )
         self._late = LateStarts(self._client, self._lookups, self._run_soon, self._begin_late)
+        self._reads = InstanceReads(
+            self._name,
+            self._client,
+            self._wanted,
+            self._assigned,
+            self._topics,
+            self._late,
+            self._commands,
+            self._post,
+            self._pause_after,
+        )
 
     def _close(self) -> None:
         try:
@@ -212,7 +208,6 @@ class KafkaInstance(MemberThread[InstanceEvent]):
     def _step(self) -> None:
         self._wake.clear()
         self._run_commands()
-        most = self._wanted[0]
         if self._closing:
             return
         self._late.look_up()
@@ -220,118 +215,23 @@ class KafkaInstance(MemberThread[InstanceEvent]):
             self._look_for_assignment(self._lookups, time.monotonic())
         if not self._polling:
             self._wake.wait()
-        elif most:
-            self._look()
+        elif self._wanted.most:
+            self._reads.look()
         else:
-            joining = not self._joined and time.monotonic() - self._looked < _JOINING
-            tick = _TICK * (2 if self._paused else 1)
-            if joining:
-                with _poll_interval:  # slows down when a thousand join at once
-                    tick = max(_TICK_JOINING, _poll_interval.seconds)
-                    self._wake.wait(tick)
-            else:
-                self._wake.wait(tick)
-            if time.monotonic() - self._polled >= tick:
-                self._rest()
-
-    def _look(self) -> None:
-        """A read waits: poll until a record or a command comes, then take the records that are ready."""
-        self._looked = self._polled = time.monotonic()
-        if self._paused:
-            self._resume_fetching()
-        self._topics.compare()
-        most, max_bytes, wait = self._wanted
-        found = self._ahead  # a partition that goes in one of these polls takes its messages out of it
-        if not found and wait:
-            first = self._wait()
-            if first is None or not self._keep(first, found):
-                return
-        if found and (gone := self._topics.gone_before(found[0])):
-            found[:] = [message for message in found if partition_of(message) not in gone]
-            return
-        if found and self._first_records:
-            self._first_records.gather(found, self._client.poll, self._keep, lambda: self._commands)
-        size = self._fill(found, most, max_bytes)
-        self._ahead, self._wanted = [], (0, 0, True)
-        self._looked = self._polled = time.monotonic()
-        if found:
-            self._topics.returned(found[-1])
-        self._post(Fetched(found, size))
-        if found:
-            self._topics.check_unheard(busy=True)
-
-    def _fill(self, found: list[Any], most: int, max_bytes: int) -> int:
-        """Add the messages that are ready to those of a read. Returns the bytes of all."""
-        size = sum(map(size_of, found))
-        while len(found) < most and size < max_bytes:
-            # As many as probably fit; the instance keeps any excess for the next read.
-            room = int((max_bytes - size) * len(found) / size) + 1 if size else _FIRST_CHUNK
-            self._gone = False
-            batch = self._client.take(max(1, min(most - len(found), room, _CHUNK)))
-            if self._gone:
-                held = self._assigned.keys
-                batch = [each for each in batch if each.error() is not None or partition_of(each) in held]
-                size = sum(map(size_of, found))
-            if not batch:
-                break
-            for message in batch:
-                if self._keep(message, found):
-                    size += size_of(message)
-        return size
-
-    def _wait(self) -> Any:
-        poll, interval = self._client.poll, _poll_interval
-        with interval:
-            while True:
-                message = poll(interval.seconds)
-                if message is None:
-                    self._topics.check_unheard(busy=False)
-                if message is not None or self._commands or not self._wanted[0]:
-                    return message
-                if self._topics.due or self._late.due:
-                    return None
+            self._rest()
 
     def _rest(self) -> None:
-        """No read waits: poll to serve rebalances. A record that turns up is kept for the next read."""
-        self._polled = time.monotonic()
-        message = self._client.poll(0)
-        if message is not None:
-            self._keep(message, self._ahead)
-        if not self._paused and self._assigned and time.monotonic() - self._looked > self._pause_after:
-            # The reader is away: drop the records fetched ahead and stop fetching.
-            self._paused = True
-            self._client.pause(self._assigned)
-
-    def _resume_fetching(self) -> None:
-        """Fetch again after a pause.
-
-        The library's broker threads then sleep for up to a second, and a response to any request wakes
-        them. So this asks for the ends of the partitions: the next record comes after 4 ms instead of
-        400 on average.
-        """
-        self._paused = False
-        self._first_records.expect(self._assigned)
-        self._late.resume(self._assigned)
-        try:
-            self._client.ends(self._assigned, _WAKING_TIMEOUT, oldest=False)
-        except PixyError as error:
-            logger.info(
-                "%s: resumed fetching; looking up the ends of the partitions failed: %s", self._name, error
-            )
-
-    def _keep(self, message: Any, found: list[Any]) -> bool:
-        error = message.error()
-        if self._topics.silent and (error is None or error.code() == PARTITION_END):
-            self._topics.heard(message)
-        if error is None:
-            found.append(message)
-            return True
-        if error.fatal():
-            raise translate(error)
-        if not is_transient(error):
-            logger.warning("%s: %s", self._name, error.str())
-            self._post(Refused(translate(error)))
-        return False
+        reads = self._reads
+        joining = not self._joined and time.monotonic() - reads.looked < _JOINING
+        tick = _TICK * (2 if reads.paused else 1)
+        if joining:
+            with POLL_INTERVAL:  # slows down when a thousand join at once
+                tick = max(_TICK_JOINING, POLL_INTERVAL.seconds)
+                self._wake.wait(tick)
+        else:
+            self._wake.wait(tick)
+        if time.monotonic() - reads.polled >= tick:
+            reads.rest()
 
     # -- commands, in the thread ------------------------------------------------------------------
 
@@ -340,7 +240,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._client.subscribe_or_raise(topics)
         self._polling = self._member = True
         self._joined = False
-        self._looked = time.monotonic()
+        self._reads.looked = time.monotonic()
 
     def _assign_only(
         self, partitions: tuple[TopicPartition, ...], keep: dict[TopicPartition, int], repeated: bool
@@ -359,25 +259,16 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._forget_records(self._assigned.keys)
         self._assigned.replace(starts, keep)
         self._late.add(found.late)
-        # librdkafka keeps the pause of a partition that goes and comes back.
-        self._paused = False
-        self._late.resume(starts)
-        self._first_records.expect(starts)
-        self._topics.started(starts)
+        self._reads.replaced(starts)
+        self._reads.expect(starts)
         self._polling = self._joined = True
         self._member = False
-        self._looked = time.monotonic()
         self._post(Met(self._met()))
         return starts
 
     def _seek(self, offsets: dict[TopicPartition, int]) -> None:
         self._seek_all_or_none(offsets)
-        if (late := self._late.drop(offsets)) and not self._paused:
-            self._client.resume(late)
-        self._topics.moved(offsets)
-        self._topics.started(offsets)
-        self._first_records.expect(offsets)
-        self._ahead = [message for message in self._ahead if partition_of(message) not in offsets]
+        self._reads.sought(offsets)
 
     def _seek_all_or_none(self, offsets: Mapping[TopicPartition, int]) -> None:
         if gone := [each for each in offsets if each not in self._assigned.keys]:
@@ -420,23 +311,20 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._post(Lost(tuple(partitions)))
         for partition in partitions:
             self._client.restart(partition, 0)  # if it has expired already, the broker refuses it
-        if self._paused:
-            self._client.pause(partitions)
+        self._reads.restarted(partitions)
         self._assigned.add(partitions)
-        self._first_records.expect(partitions)
-        self._topics.started(dict.fromkeys(partitions, 0))
+        starts = dict.fromkeys(partitions, 0)
+        self._reads.expect(starts)
         self._post(Met(self._met()))
-        self._post(Assigned(dict.fromkeys(partitions, 0), frozenset(partitions)))
+        self._post(Assigned(starts, frozenset(partitions)))
 
     def _begin_late(self, logs: Mapping[TopicPartition, Log]) -> None:
         """Fetch partitions whose beginning is known now."""
         starts = {each: log.newest(committed=self._committed_only) for each, log in logs.items()}
         for partition, offset in starts.items():
             self._client.restart(partition, offset)
-        if self._paused:
-            self._client.pause(starts)
-        self._first_records.expect(starts)
-        self._topics.started(starts)
+        self._reads.restarted(starts)
+        self._reads.expect(starts)
         self._post(Assigned(starts, frozenset(starts) if self._member else frozenset()))
 
     def _met(self) -> dict[str, MetTopic]:
@@ -453,13 +341,8 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._client.assign(found.to_fetch.items())
         self._late.add(found.late)
         self._assigned.add(starts)
-        self._first_records.expect(starts)
-        self._topics.started(starts)
-        if self._paused:
-            self._client.pause(partitions)
-        elif partitions:
-            # librdkafka keeps the pause of a partition that was revoked and comes back.
-            self._late.resume(partitions)
+        self._reads.expect(starts)
+        self._reads.added(partitions)
         self._joined = True
         self._post(Met(self._met()))
         self._post(Assigned(starts, frozenset(found.new)))
@@ -487,11 +370,8 @@ class KafkaInstance(MemberThread[InstanceEvent]):
 
     def _forget_records(self, partitions: Iterable[TopicPartition]) -> None:
         dropped = set(partitions)
-        self._first_records.forget(dropped)
         self._starts.forget(dropped)
-        self._late.drop(dropped)
-        self._ahead[:] = [message for message in self._ahead if partition_of(message) not in dropped]
-        self._gone = True
+        self._reads.forget(dropped)
 
 
 __all__ = ["KafkaInstance"]

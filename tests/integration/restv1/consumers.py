@@ -72,7 +72,7 @@ class Instance:
         ref = await self.daemon.engine.cluster().instances.find(self.group, self.name)
 
         async def ahead() -> bool:
-            return bool(ref._cell.actor._context.session._ahead)
+            return bool(ref._cell.actor._context.session._reads.ahead)
 
         await eventually(ahead)
 

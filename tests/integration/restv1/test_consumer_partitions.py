@@ -44,7 +44,7 @@ async def paused(instance: Instance) -> Any:
     session = await session_of(instance)
 
     async def is_paused() -> bool:
-        return bool(session._paused)
+        return bool(session._reads.paused)
 
     await eventually(is_paused)
     return session
@@ -72,9 +72,9 @@ async def test_a_partition_that_was_paused_and_comes_back_is_read(kafka: Cluster
         second = await ready(daemon, name, name, "second")
         await assigned(second, 1)
         await assigned(first, 1)
-        session._pause_after = 1e9  # from now on
+        session._reads.pause_after = 1e9  # from now on
         assert await first.values("?timeout=100") == []
-        assert not session._paused
+        assert not session._reads.paused
         await second.delete()
         await assigned(first, 2)
         for number in range(2):
