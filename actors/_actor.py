@@ -15,6 +15,7 @@ from pykka import ActorDeadError
 
 from actors._core import actions, death_watch
 from actors._core.cell import Cell
+from actors._core.closing import stop_if_empty
 from actors._core.context import building
 from actors._core.lifecycle import RESTARTING, begin, spawn_child
 from actors._core.pykka_names import ActorStop
@@ -428,7 +429,7 @@ class Actor(pykka.Actor):
         cell = self._cell
         if not self._lives():
             return False
-        return cell.mailbox.stop_if_empty((ActorStop(), None, cell.system.clock(), None, None, None))
+        return stop_if_empty(cell.mailbox, (ActorStop(), None, cell.system.clock(), None, None, None))
 
 
 __all__ = ["STOP_ON_FAILURE", "Actor"]

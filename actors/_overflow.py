@@ -62,9 +62,44 @@ class DropOld(Overflow):
 
     def resolve(self, mailbox: Mailbox, envelope: Envelope) -> None:
         """See :meth:`Overflow.resolve`."""
-        oldest = mailbox.replace_oldest(envelope)
+        oldest = _replace_oldest(mailbox, envelope)
         if oldest is not None:
             mailbox.drop(oldest, "drop_old")
+
+
+def _replace_oldest(mailbox: Mailbox, envelope: Envelope) -> Envelope | None:
+    """Add a message; if the lane is full, take the oldest one out and return it.
+
+    The runtime's own messages are never taken.
+    """
+    oldest: Envelope | None = None
+    with mailbox.lock:
+        closed = mailbox.closed
+        if not closed:
+            if len(mailbox.normal) >= mailbox.capacity:
+                oldest = _take_oldest(mailbox)
+            mailbox.normal.append(envelope)
+    if closed:
+        raise mailbox.dead(envelope)
+    mailbox.rouse()
+    return oldest
+
+
+def _take_oldest(mailbox: Mailbox) -> Envelope | None:
+    # Not by index: the lane may get shorter meanwhile, if the actor has another thread.
+    kept: list[Envelope] = []
+    oldest: Envelope | None = None
+    while oldest is None and mailbox.normal:
+        try:
+            candidate = mailbox.normal.popleft()
+        except IndexError:  # the actor was faster
+            break
+        if mailbox.never_dropped(candidate):
+            kept.append(candidate)
+        else:
+            oldest = candidate
+    mailbox.normal.extendleft(reversed(kept))
+    return oldest
 
 
 @dataclass(frozen=True, slots=True)

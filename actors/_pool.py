@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pykka import ActorDeadError
 
 from actors._actor import Actor
+from actors._core.closing import close_if_empty
 from actors._core.crash_reports import report
 from actors._core.interruption import as_failure
 from actors._core.lifecycle import spawn_child
@@ -226,7 +227,7 @@ def _close_if_done(cell: Cell) -> bool:
     """
     if cell.task is not None or cell.envelope is not None:
         return False
-    if not cell.mailbox.close_if_empty():
+    if not close_if_empty(cell.mailbox):
         return False
     cell.request_stop()
     return True

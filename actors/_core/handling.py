@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pykka import ActorDeadError
 
 from actors._core.accounting import account, begin_recent, count_long, report_slow
+from actors._core.closing import lost_stop
 from actors._core.context import handle
 from actors._core.interruption import as_failure, failed_itself, interrupted
 from actors._core.lifecycle import RUNNING, pykka_logger
@@ -121,7 +122,7 @@ def broken_off(cell: Cell, error: BaseException) -> None:
         cell.handler_failed(envelope, error)
     if cell.task is None and cell.state is RUNNING:
         cell.wake()
-        if cell.mailbox.lost_stop():
+        if lost_stop(cell.mailbox):
             cell.request_stop()
 
 

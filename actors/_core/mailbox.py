@@ -351,16 +351,6 @@ class Mailbox:
             left, self._unstashed = list(self._unstashed or ()), None
         return left
 
-    def close(self) -> None:
-        """Accept nothing more. Senders that wait for room get an error; asks and other messages stay."""
-        with self.lock:
-            self.closed, self.bound = True, -1
-            senders, self.waiting = self.waiting, None
-            # Behind the others: their askers do not wait for room, but for an answer.
-            self.normal.extend(envelope for envelope, _ in senders or () if envelope[1] is not None)
-        for _, room in senders or ():
-            room.try_fail(self.cell.dead("not found"))
-
     def drain(self) -> list[Envelope]:
         """Take all messages, in order."""
         with self.lock:
@@ -369,36 +359,6 @@ class Mailbox:
             while self.normal:  # one by one: nothing that a thread adds meanwhile is lost
                 left.append(self.normal.popleft())
         return left
-
-    def close_if_empty(self) -> bool:
-        """Accept nothing more if no message and no sender waits; return whether it closed."""
-        with self.lock:
-            if not self.empty() or any(map(waiting.waits, self.waiting or ())):
-                return False
-            self.closed, self.bound = True, -1
-            return True
-
-    def stop_if_empty(self, envelope: Envelope) -> bool:
-        """Accept nothing more and stop next, if no message, put aside or not, and no sender waits; return whether it is so.
-
-        An ask that was put aside and given up does not count: nobody handles it.
-
-        Args:
-            envelope: the request to stop, which is then the only message.
-        """
-        with self.lock:
-            put_aside = any(each[1] is None or not each[1].done() for each in self.cell.stashed or ())
-            if put_aside or not self.close_if_empty():
-                return False
-            self.stop_asked = True
-            self.normal.append(envelope)
-        self.rouse()
-        return True
-
-    def lost_stop(self) -> bool:
-        """Whether the request to stop was taken, and whoever took it has not begun with the stop: Ctrl-C came in between."""
-        lined_up = (envelope for envelope, _ in tuple(self.waiting or ()))
-        return self.stop_asked and not any(type(each[0]) is ActorStop for each in (*self, *lined_up))
 
     # -- overflow -------------------------------------------------------------------------------
 
@@ -426,42 +386,9 @@ class Mailbox:
             reply.try_fail(MailboxFull(f"mailbox of {self.cell.path} is full: {reason}"))
         publish_dropped(self.cell, envelope, reason)
 
-    def replace_oldest(self, envelope: Envelope) -> Envelope | None:
-        """Add a message; if the lane is full, take the oldest one out and return it.
-
-        The runtime's own messages are never taken.
-        """
-        oldest: Envelope | None = None
-        with self.lock:
-            closed = self.closed
-            if not closed:
-                if len(self.normal) >= self.capacity:
-                    oldest = self._take_oldest()
-                self.normal.append(envelope)
-        if closed:
-            raise self.dead(envelope)
-        self.rouse()
-        return oldest
-
     def never_dropped(self, envelope: Envelope) -> bool:
         """Whether a message stands in the normal lane beyond its bound, and is not dropped for another one."""
         return type(envelope[0]) in BEHIND
-
-    def _take_oldest(self) -> Envelope | None:
-        # Not by index: the lane may get shorter meanwhile, if the actor has another thread.
-        kept: list[Envelope] = []
-        oldest: Envelope | None = None
-        while oldest is None and self.normal:
-            try:
-                candidate = self.normal.popleft()
-            except IndexError:  # the actor was faster
-                break
-            if self.never_dropped(candidate):
-                kept.append(candidate)
-            else:
-                oldest = candidate
-        self.normal.extendleft(reversed(kept))
-        return oldest
 
     # -- looking in -----------------------------------------------------------------------------
 

@@ -15,6 +15,7 @@ import pykka
 
 from actors._core import stopping
 from actors._core.accounting import account
+from actors._core.closing import close
 from actors._core.crash_reports import report
 from actors._core.dead_letters import answer_dead_letter
 from actors._core.death_watch import tell_watchers, unwatch_all
@@ -236,7 +237,7 @@ def depart(cell: Cell) -> None:
     """Make the actor dead to others, as in pykka before the last hook."""
     if cell.stopped_flag.is_set():
         return
-    cell.mailbox.close()  # stop_if_idle() may have closed it
+    close(cell.mailbox)  # stop_if_idle() may have closed it
     cell.stopped_flag.set()
     if cell.registered:
         unregister(cell.ref)

@@ -1,0 +1,61 @@
+"""The closing of a mailbox: from then on senders get an error.
+
+The look at what waits and the closing are one step, under the mailbox's lock: a message that is sent at this moment is either in
+before, or refused.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from actors._core import waiting
+from actors._core.pykka_names import ActorStop
+
+if TYPE_CHECKING:
+    from actors._core.envelope import Envelope
+    from actors._core.mailbox import Mailbox
+
+
+def close(mailbox: Mailbox) -> None:
+    """Accept nothing more. Senders that wait for room get an error; asks and other messages stay."""
+    with mailbox.lock:
+        mailbox.closed, mailbox.bound = True, -1
+        senders, mailbox.waiting = mailbox.waiting, None
+        # Behind the others: their askers do not wait for room, but for an answer.
+        mailbox.normal.extend(envelope for envelope, _ in senders or () if envelope[1] is not None)
+    for _, room in senders or ():
+        room.try_fail(mailbox.cell.dead("not found"))
+
+
+def close_if_empty(mailbox: Mailbox) -> bool:
+    """Accept nothing more if no message and no sender waits; return whether it closed."""
+    with mailbox.lock:
+        if not mailbox.empty() or any(map(waiting.waits, mailbox.waiting or ())):
+            return False
+        mailbox.closed, mailbox.bound = True, -1
+        return True
+
+
+def stop_if_empty(mailbox: Mailbox, envelope: Envelope) -> bool:
+    """Accept nothing more and stop next, if no message, put aside or not, and no sender waits; return whether it is so.
+
+    An ask that was put aside and given up does not count: nobody handles it.
+
+    Args:
+        mailbox: the actor's.
+        envelope: the request to stop, which is then the only message.
+    """
+    with mailbox.lock:
+        put_aside = any(each[1] is None or not each[1].done() for each in mailbox.cell.stashed or ())
+        if put_aside or not close_if_empty(mailbox):
+            return False
+        mailbox.stop_asked = True
+        mailbox.normal.append(envelope)
+    mailbox.rouse()
+    return True
+
+
+def lost_stop(mailbox: Mailbox) -> bool:
+    """Whether the request to stop was taken, and whoever took it has not begun with the stop: Ctrl-C came in between."""
+    lined_up = (envelope for envelope, _ in tuple(mailbox.waiting or ()))
+    return mailbox.stop_asked and not any(type(each[0]) is ActorStop for each in (*mailbox, *lined_up))
