@@ -25,12 +25,12 @@ from types import FrameType, SimpleNamespace
 from typing import Any
 
 from actors import _future, _ref, _threaded
-from actors._core import mailbox, supervision, termination, waiting
+from actors._core import mailbox, promise, supervision, termination, waiting
 from actors.testing.loop import SimLoop
 
 TRACED = {
     str(Path(str(module.__file__)).resolve())
-    for module in (_future, _ref, _threaded, mailbox, supervision, termination, waiting)
+    for module in (_future, _ref, _threaded, mailbox, promise, supervision, termination, waiting)
 } | {
     str(Path(str(mailbox.__file__)).with_name(name).resolve())
     for name in ("cell.py", "closing.py", "handling.py", "last_hooks.py", "lifecycle.py", "turns.py")

@@ -1,0 +1,198 @@
+"""The settling of a future: once, by whichever thread comes first, and who is told.
+
+A future has no lock (making and taking one was 0.3 us of a 5 us ask). Settling enters a ``_claim`` into
+its dict, at which one call succeeds and all others fail. A waiter enters itself first and looks at the
+state afterwards; settling sets the state first and looks for waiters afterwards. So one of the two sees
+the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import queue
+import sys
+import time
+from collections.abc import Callable
+from threading import get_ident
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import pykka
+
+from actors._core.loops import runs_here
+
+if TYPE_CHECKING:
+    from pykka._types import OptExcInfo
+
+    from actors._core.cell import Cell
+
+T = TypeVar("T")
+
+Waiter: TypeAlias = "tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]"
+"""An awaiter of a future: its loop, and the asyncio future to wake it by."""
+
+Callback: TypeAlias = "tuple[Callable[[Any], object], asyncio.AbstractEventLoop, contextvars.Context | None]"
+"""What to call when a future is done, on which loop, in which context."""
+
+PENDING, VALUE, ERROR, CANCELLED = range(4)
+
+
+class Promise(pykka.Future[T]):
+    """What becomes of a future: the half that the answering side uses."""
+
+    # Class attributes in place of pykka's __init__: every ask makes a future.
+    _get_hook: Any = None
+    _state = PENDING
+    _value: Any = None
+    _waiters: list[Waiter] | None = None
+    _callbacks: list[Callback] | None = None
+    _blocked: list[Any] | None = None
+    _expiry: tuple[asyncio.TimerHandle, asyncio.AbstractEventLoop] | None = None
+    _sources: tuple[pykka.Future[Any], ...] = ()
+    """The futures that this one is computed from."""
+    target: Cell | None = None
+    """The actor that owes the reply, as far as it is known."""
+
+    def __init__(self) -> None:
+        """Not pykka's, which sets what stands above."""
+
+    def __repr__(self) -> str:
+        return f"<actors.Future {('pending', 'value', 'error', 'cancelled')[self._state]}>"
+
+    # -- settling ---------------------------------------------------------------------------
+
+    def set(self, value: T | None = None) -> None:
+        """Set the value. Raises ``queue.Full`` if the future is settled already (as in pykka)."""
+        if self._get_hook is not None or not self._settle(VALUE, value):
+            raise queue.Full
+
+    def set_exception(self, exc_info: OptExcInfo | None = None) -> None:
+        """Set an exception; without an argument, the one that is being handled."""
+        kind, error, traceback = exc_info or sys.exc_info()
+        if error is None:
+            error = kind() if kind is not None else RuntimeError("set_exception() without an error")
+        elif traceback is not None and error.__traceback__ is not traceback:
+            error = error.with_traceback(traceback)
+        if self._get_hook is not None or not self._settle(ERROR, error):
+            raise queue.Full
+
+    def try_set(self, value: T) -> bool:
+        """Set the value, unless the future is settled or cancelled; tell whether it was set."""
+        return self._settle(VALUE, value)
+
+    def try_fail(self, error: BaseException) -> bool:
+        """Set an exception, unless the future is settled or cancelled; tell whether it was set."""
+        return self._settle(ERROR, error)
+
+    def cancel(self) -> bool:
+        """Give up the reply: the actor does not handle the ask if it has not begun to. False if settled.
+
+        A future that is computed from others (``map``, ``filter``, ``join``, ``reduce``) cancels these.
+        """
+        if not self._settle(CANCELLED, asyncio.CancelledError()):
+            return False
+        for source in self._sources:
+            if isinstance(source, Promise):
+                source.cancel()
+        return True
+
+    def expire(self, timeout: float) -> None:
+        """Give up the reply with ``pykka.Timeout`` as its error, after ``timeout`` seconds."""
+        self._settle(ERROR, pykka.Timeout(f"{timeout} seconds"))
+
+    def expires(self, timer: asyncio.TimerHandle) -> None:
+        """Keep the timer that will call :meth:`expire`, to cancel it when the reply comes."""
+        self._expiry = timer, asyncio.get_running_loop()
+        if self._state != PENDING:  # a thread has settled the future meanwhile
+            timer.cancel()
+
+    def done(self) -> bool:
+        """Whether the future has a value or an error, or is cancelled."""
+        return self._state != PENDING
+
+    def cancelled(self) -> bool:
+        """Whether the future is cancelled."""
+        return self._state == CANCELLED
+
+    def value_set(self) -> bool:
+        """Whether the future has a value."""
+        return self._state == VALUE
+
+    def value(self) -> T | None:
+        """The value if the future has one, else None; does not wait."""
+        return self._value if self._state == VALUE else None
+
+    def exception(self) -> BaseException | None:
+        """The error if the future has one or is cancelled, else None; does not wait."""
+        return self._value if self._state in (ERROR, CANCELLED) else None
+
+    def _settle(self, state: int, value: Any) -> bool:
+        claim = (get_ident(),)
+        first = self.__dict__.setdefault("_claim", claim)
+        if first is not claim:
+            # Another thread is at the next statement; or this one is, and a signal handler has interrupted it.
+            while self._state == PENDING and first != claim:
+                time.sleep(0)
+            return False
+        self._value, self._state = value, state  # in this order
+        self.target = None
+        expiry = self._expiry
+        # The first half of each of these tests is loops.runs_here() without the call.
+        if expiry is not None and (
+            getattr(expiry[1], "_thread_id", None) == get_ident() or runs_here(expiry[1], get_ident())
+        ):
+            expiry[0].cancel()
+            expiry = None  # else the loop's own thread has to cancel the timer, which holds the reply
+        # Whoever waits may leave between the look at a list and the pop: another thread does it.
+        while self._blocked:
+            try:
+                lock = self._blocked.pop()
+            except IndexError:
+                break
+            lock.release()
+        while self._waiters:
+            try:
+                loop, waiter = self._waiters.pop(0)
+            except IndexError:
+                break
+            if getattr(loop, "_thread_id", None) == get_ident() or runs_here(loop, get_ident()):
+                if not waiter.done():
+                    waiter.set_result(None)
+            else:
+                timer = None
+                if expiry is not None and expiry[1] is loop:
+                    timer, expiry = expiry[0], None  # one call for both
+                with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits there
+                    loop.call_soon_threadsafe(_wake, waiter, timer)
+        if expiry is not None:
+            with contextlib.suppress(RuntimeError):
+                expiry[1].call_soon_threadsafe(expiry[0].cancel)
+        while self._callbacks:
+            try:
+                callback = self._callbacks.pop(0)
+            except IndexError:
+                break
+            self._call_soon(*callback)
+        return True
+
+    def _call_soon(
+        self,
+        callback: Callable[[Any], object],
+        loop: asyncio.AbstractEventLoop,
+        context: contextvars.Context | None,
+    ) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(callback, self, context=context)
+
+    def _outcome(self) -> T:
+        if self._state == VALUE:
+            return self._value  # type: ignore[no-any-return]
+        raise self._value
+
+
+def _wake(waiter: asyncio.Future[None], timer: asyncio.TimerHandle | None) -> None:
+    if timer is not None:
+        timer.cancel()
+    if not waiter.done():
+        waiter.set_result(None)
