@@ -110,7 +110,9 @@ class GatedSender:
         for topic, partition in busy:
             taken[topic].add(partition)
         for topic, layout in self._layouts.items():
-            gates = self._topics.setdefault(topic, TopicGates(layout, hashing=self._hashing))
+            gates = self._topics.get(topic)
+            if gates is None:
+                gates = self._topics[topic] = TopicGates(layout, hashing=self._hashing)
             for partition in gates.shut(taken[topic]):
                 self._release(topic, partition)
 
