@@ -2,7 +2,8 @@
 
 A topic that is made again has leader epochs that begin at 0. librdkafka (2.16) takes them for outdated if it knows a
 higher one of the old topic (issue 4898). A producer then sends to the old leader for ever, which refuses, and the
-messages time out. Only a new producer helps; the client says nothing, so this is found by the topics' ids.
+messages time out. Only a new producer helps; the client says nothing, so this is found by the topics' ids. Brokers before
+Kafka 2.8 give none; there a cluster that was made again, at the same addresses, is found by its own id.
 
 A new producer is made on evidence alone: the topic is another one than when the producer first wrote to it, and since
 the last look messages have waited all the time, or some have failed. Without trouble the id that was known is
@@ -35,6 +36,8 @@ class RemadeTopics:
         """As they were when the topics were first written to."""
         self._used: dict[str, float] = {}
         """When topics were written to, the last time."""
+        self._cluster = ""
+        """The id of the cluster that had these topics."""
         self._unknown: set[str] = set()
         self._since = -math.inf
         """Topics used earlier have no messages that wait."""
@@ -71,30 +74,35 @@ class RemadeTopics:
         names = [topic for topic, at in self._used.items() if at >= self._since] if troubled else []
         return list(self._unknown.union(names)), troubled
 
-    def found(self, ids: Mapping[str, uuid.UUID], troubled: bool) -> list[str]:
+    def found(self, ids: Mapping[str, uuid.UUID], troubled: bool, cluster: str = "") -> list[str]:
         """End a look.
 
         Args:
             ids: of the topics that exist.
             troubled: as :meth:`look` returned it.
+            cluster: the id of their cluster; empty if it has none.
 
         Returns:
             Topics that were made again; if there are any, make a new producer.
         """
         remade = []
+        self._cluster = self._cluster or cluster
+        elsewhere = bool(cluster) and cluster != self._cluster
         for topic, now in ids.items():
             was = self._ids.setdefault(topic, now)
             self._unknown.discard(topic)
-            if troubled and differ(was, now):
+            if troubled and (elsewhere or differ(was, now)):
                 remade.append(topic)
         if remade:
             self._ids.update(ids)
+            self._cluster = cluster or self._cluster
         return remade
 
     def renewed(self) -> None:
         """There is a new producer: it remembers no topic, and has the messages that wait."""
         self._used = {topic: at for topic, at in self._used.items() if at >= self._since}
         self._ids.clear()
+        self._cluster = ""
         self._unknown = set(self._used)
 
 

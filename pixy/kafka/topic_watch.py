@@ -105,7 +105,7 @@ class TopicWatch:
         if self._closed:
             return
         self._found(found)
-        if remade := self.topics.found(found.ids, troubled):
+        if remade := self.topics.found(found.ids, troubled, found.cluster_id):
             self._remade(remade)
 
 

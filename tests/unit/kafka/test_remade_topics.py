@@ -53,6 +53,24 @@ def test_a_broker_without_ids_gives_no_evidence() -> None:
     assert remade.found({"t": uuid.UUID(int=0)}, True) == []
 
 
+def test_another_cluster_at_the_same_addresses_is_evidence_without_ids_too() -> None:
+    """In trouble alone and once, as another id of a topic is."""
+    without = dict.fromkeys(("t", "u"), uuid.UUID(int=0))
+    remade = RemadeTopics(60.0)
+    for topic in without:
+        remade.used(topic, 0.0)
+    remade.look(0.5, 1, 0)
+    assert remade.found(without, False, "old") == []
+    assert remade.found(without, True, "old") == []
+    assert remade.found(without, True, "") == [], "a broker that names no cluster"
+    assert remade.found(without, False, "new") == []
+    assert remade.found({}, True, "new") == [], "the other cluster has none of the topics yet"
+    assert remade.found(without, True, "new") == ["t", "u"]
+    assert remade.found(without, True, "new") == []
+    remade.renewed()
+    assert remade.found(without, True, "newer") == [], "the new producer has not known another one"
+
+
 def test_topics_whose_messages_must_have_their_results_are_not_asked_for() -> None:
     remade = known("t", "u")
     remade.used("u", 100.0)
