@@ -51,6 +51,8 @@ _SLICE = 0.1
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 """Seconds between the second fatal error in a row and a new producer, doubled for each further one; the most seconds. The longest pause
 follows an error that every producer has until a person changes something."""
+_HURRIED_PAUSE = 0.5
+"""The most seconds of such a pause once the client is closing, so that a stop does not use up producers, and with them the returns of messages."""
 _SOUND = 60.0
 """Seconds after which a fatal error is the first in a row again."""
 
@@ -77,7 +79,6 @@ class DeliveryThread:
         producer: librdkafka's.
         probes: the results of probes that the thread has not handed over.
         down: why no broker can be reached, as librdkafka last said; empty if it has not.
-        errors: how many messages have failed.
         given_up: how many messages had no result when the thread ended.
     """
 
@@ -100,7 +101,7 @@ class DeliveryThread:
         self._reports: list[Report] = []
         self.probes: list[Probe] = []
         self.down = ""
-        self.errors = 0
+        self._errors = 0
         self.given_up = 0
         # Set on the loop for the thread to see; the first two in this order.
         self._give_up_at = math.inf
@@ -124,6 +125,11 @@ class DeliveryThread:
 
     # -- on the loop ------------------------------------------------------------------------------
 
+    @property
+    def errors(self) -> int:
+        """How many messages have failed."""
+        return self._errors + self._returned.failed
+
     def replace(self, *, fatal: bool) -> None:
         """Continue with a new producer. Hand the old one nothing more.
 
@@ -134,7 +140,7 @@ class DeliveryThread:
         self._replacing = True
 
     def hurry(self) -> None:
-        """Make no pause before a new producer any more: :meth:`stop` follows."""
+        """Make no long pause before a new producer any more: :meth:`stop` follows."""
         self._hurrying = True
 
     def stop(self, until: float) -> None:
@@ -152,36 +158,45 @@ class DeliveryThread:
 
     # -- callbacks of librdkafka, in the thread -------------------------------------------------------
 
-    def report(self, token: Any, error: Any, message: Any) -> None:
-        """Note the result of a single message: a delivery callback, with the message as its first argument."""
+    def report(self, token: Any, order: int, error: Any, message: Any, final: bool = False) -> None:
+        """Note the result of a single message: a delivery callback, behind two arguments of our own.
+
+        Args:
+            token: the message that was sent.
+            order: its number; see :class:`pixy.kafka.producer_messages.Returned`.
+            error: confluent-kafka's error, or None.
+            message: confluent-kafka's message.
+            final: whether the message is not sent again, whatever the report says.
+        """
         offset = message.offset()
-        if (error is not None or offset is None) and self.send_again(
-            token, error, message, partial(self.report, token)
-        ):
-            return
+        if (error is not None or offset is None) and not final:
+            settle = partial(self.report, token, order, final=True)
+            if self.send_again(token, error, message, settle, order):
+                return
         if self._stamp:
             token.timestamp = message.timestamp()[1]
         self._reports.append((token, error, message.partition(), NO_OFFSET if offset is None else offset))
 
-    def send_again(self, item: Message, error: Any, message: Any, landed: Landed) -> bool:
+    def send_again(self, item: Message, error: Any, message: Any, landed: Landed, order: int) -> bool:
         """Send a message again, if it landed without an offset or was taken back; see :class:`ReturnedMessages`.
 
         Args:
             item: what was sent.
             error: what the delivery callback got; None if it got no error, and no offset either.
             message: what the delivery callback got.
-            landed: the delivery callback.
+            landed: hears of the final result, if the message is sent again.
+            order: the number of what was sent.
 
         Returns:
             False if that is the message's final result.
         """
         if error is None:
             if self._idempotent:
-                self._returned.add(item, message, landed)
+                self._returned.add(item, message, landed, order)
             return self._idempotent
-        if self._returned.take_back(item, error, message, landed):
+        if self._returned.take_back(item, error, message, landed, order):
             return True
-        self.errors += 1
+        self._errors += 1
         return False
 
     def bulk_landed(self, bulk: Bulk) -> None:
@@ -310,18 +325,15 @@ class DeliveryThread:
             self._returned.give_up(cause)
             self._hand_over()
         self._fatal_errors += 1
-        until = now + min(pause, _LONGEST_PAUSE)
-        while time.monotonic() < until and not self._hurrying:
+        pause = min(pause, _LONGEST_PAUSE)
+        while time.monotonic() < self._give_up_at:
+            if time.monotonic() >= now + (min(pause, _HURRIED_PAUSE) if self._hurrying else pause):
+                break
             time.sleep(min(_SLICE, pause))
         self._fatal_at = time.monotonic()
 
     def _take_back(self, old: Producer) -> None:
         until = time.monotonic() + _IN_FLIGHT
-        if self._refused or self._cause is not None:
-            # librdkafka has purged its queue itself. What it has queued again since was before that: it comes in a later round.
-            # If the loop knew first, the error is in what is drained here.
-            self._drain(old)
-        self._returned.next_round()
         while len(old):
             late = time.monotonic() >= until or self._stopping
             # Requests in flight end first, so that nothing is sent twice: a request that fails is queued again.
@@ -330,14 +342,13 @@ class DeliveryThread:
                 self._serve(old.flush, _IN_FLIGHT)
                 break
             self._drain(old)
-            self._returned.next_round()
             self._hand_over()
         if left := len(old):
             logger.error("%d messages of the producer that is replaced have no result yet", left)
         self._hand_over()
 
     def _drain(self, old: Producer) -> None:
-        """Serve callbacks until no more come for a moment: then all that was purged has come."""
+        """Serve callbacks until no more come for a moment: then most of what was purged has come."""
         until = time.monotonic() + _ROUND
         while len(old) and self._serve(old.poll, _POLL) and time.monotonic() < until:
             pass

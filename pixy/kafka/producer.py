@@ -54,7 +54,7 @@ class ProducerClient:
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._deliver = deliver
-        self._outstanding = 0
+        self._outstanding = self._offered = 0
         self._max_bytes = int(settings["queue.buffering.max.kbytes"]) * 1024
         self._idempotent = bool(settings.get("enable.idempotence"))
         self._thread = DeliveryThread(
@@ -100,6 +100,7 @@ class ProducerClient:
                 return 0, []
             return len(batch), [(item, translate(self._refusal)) for item in batch]
         self._watch.use(topic)
+        first = self._number(len(batch))
         size = sum([item.size for item in batch])
         partitions, targets = self._gated.choose(topic, batch, partitions)
         if (
@@ -114,12 +115,12 @@ class ProducerClient:
                 return len(batch), [
                     each
                     for partition, indexes in groups
-                    for each in self._send_batch(topic, [batch[at] for at in indexes], partition)
+                    for each in self._send_batch(topic, batch, first, partition, indexes)
                 ]
         refused: list[tuple[Outgoing, KafkaError]] = []
         producer = self._thread.producer
         for at, (item, partition) in enumerate(zip(batch, partitions, strict=True)):
-            report = partial(self._report, item)
+            report = partial(self._report, item, first + at)
             try:
                 if targets is None:
                     send_one(producer, topic, item, partition, report)
@@ -150,6 +151,8 @@ class ProducerClient:
             return False
         self._watch.use(topic)
         before = bulk.sent
+        if before == 0:
+            bulk.first = self._number(len(bulk.records))
         if self._refusal:
             all_sent = self._refuse_rest(bulk, self._refusal)
         else:
@@ -164,6 +167,15 @@ class ProducerClient:
         """Send no more of records that were sent in part. Their report comes when what was sent has its results."""
         self._refuse_rest(bulk, LibraryError(LibraryError._PURGE_QUEUE))
         self._complete(bulk)
+
+    def _number(self, count: int) -> int:
+        """Return the first of ``count`` numbers for messages. Should they come back, they are sent again in this order.
+
+        A message for which librdkafka has no room gets a higher number when it is offered again. The records of a bulk keep theirs.
+        """
+        first = self._offered
+        self._offered += count
+        return first
 
     def _complete(self, bulk: Bulk) -> None:
         if bulk.complete():
@@ -223,20 +235,24 @@ class ProducerClient:
         ]
         for at, error in send_together(self._thread.producer, topic, messages, partition):
             index = indexes[at]
-            if not self._goes_on(topic, records[index], partition, partial(landed, index), error):
+            report = partial(landed, index)
+            if not self._goes_on(topic, records[index], partition, report, bulk.first + index, error):
                 bulk.refuse(index, error)
 
     def _send_batch(
-        self, topic: str, batch: Sequence[Outgoing], partition: int
+        self, topic: str, batch: Sequence[Outgoing], first: int, partition: int, indexes: Sequence[int]
     ) -> list[tuple[Outgoing, KafkaError]]:
         report = self._report
         messages = [
-            {"value": item.value, "key": item.key, "callback": partial(report, item)} for item in batch
+            {"value": item.value, "key": item.key, "callback": partial(report, item, first + at)}
+            for at in indexes
+            for item in (batch[at],)
         ]
         refused = []
         for at, error in send_together(self._thread.producer, topic, messages, partition):
-            if not self._goes_on(topic, batch[at], partition, partial(report, batch[at]), error):
-                refused.append((batch[at], translate(error)))
+            item, order = batch[indexes[at]], first + indexes[at]
+            if not self._goes_on(topic, item, partition, partial(report, item, order), order, error):
+                refused.append((item, translate(error)))
         self._outstanding -= sum(item.size for item, _ in refused)
         return refused
 
@@ -328,11 +344,17 @@ class ProducerClient:
         return fatal
 
     def _goes_on(
-        self, topic: str, item: Message, partition: int, landed: Landed, error: LibraryError
+        self,
+        topic: str,
+        item: Message,
+        partition: int,
+        landed: partial[None],
+        order: int,
+        error: LibraryError,
     ) -> bool:
         """Whether a message goes on that librdkafka refused in a batch: to the next producer, or to another partition."""
         if error.code() == LibraryError._FATAL:
-            self._thread.adopt(topic, item, partition, landed)
+            self._thread.adopt(topic, item, partition, partial(landed, final=True), order)
             self._loop.call_soon(partial(self._replace, fatal=True))  # once the batch is through
             return True
         if not may_move(item, partition, error):

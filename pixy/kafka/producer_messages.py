@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from pixy.wire.types import RecordHeaders
 
@@ -48,8 +48,33 @@ NO_OFFSET: Final = -1
 Landed = Callable[[Any, Any], None]
 """A delivery callback of confluent-kafka: (error or None, message)."""
 
-SendAgain = Callable[[Message, Any, Any, Landed], bool]
-"""See ``ProducerClient.send_again``: (what was sent, confluent-kafka's error or None, its message, the callback)."""
+SendAgain = Callable[[Message, Any, Any, Landed, int], bool]
+"""See ``ProducerClient.send_again``: (what was sent, confluent-kafka's error or None, its message, the callback for the
+final result, the number of what was sent)."""
+
+
+class Returned(NamedTuple):
+    """A message that is sent again.
+
+    Attributes:
+        item: what was sent.
+        message: what confluent-kafka's delivery callback got.
+        landed: hears of the final result.
+        order: the number of the message: those of a partition are written in the order of their numbers.
+        returns: how often it has landed without an offset, made a producer fail, or had to go to another partition.
+        deadline: when it is not sent once more (``time.monotonic``).
+    """
+
+    item: Message
+    message: Any
+    landed: Landed
+    order: int
+    returns: int
+    deadline: float
+
+    def again(self) -> Returned:
+        """The message, which has returned once more."""
+        return self._replace(returns=self.returns + 1)
 
 
 class Unsent:
@@ -99,6 +124,7 @@ class Bulk:
         stamps: the records' timestamps as Kafka has them, in milliseconds since 1970, -1 until known; None
             if nobody wants them.
         done: whether the bulk's report has been delivered.
+        first: the number of the first record, see :class:`Returned`; the others have the numbers behind it.
 
     Args:
         tell: called in the producer's thread when its last report completes the bulk; see
@@ -114,6 +140,7 @@ class Bulk:
         "_refused",
         "_tell",
         "done",
+        "first",
         "plain",
         "records",
         "results",
@@ -139,21 +166,25 @@ class Bulk:
         self.sent = 0
         self.stamps = [-1] * len(records) if stamp else None
         self.done = False
+        self.first = 0
         self._landed = self._refused = 0
         self._tell = tell
         self._again = again
 
-    def landed(self, at: int, error: Any, message: Any) -> None:
+    def landed(self, at: int, error: Any, message: Any, final: bool = False) -> None:
         """Note the delivery report of one record. Called in the producer's thread.
 
         Args:
             at: the record's index.
             error: confluent-kafka's error, or None.
             message: confluent-kafka's message.
+            final: whether the record is not sent again, whatever the report says.
         """
         offset = message.offset() if error is None else None
-        if offset is None and self._again(self.records[at], error, message, partial(self.landed, at)):
-            return
+        if offset is None and not final:
+            settle = partial(self.landed, at, final=True)
+            if self._again(self.records[at], error, message, settle, self.first + at):
+                return
         if error is None:
             self.results[at] = (message.partition(), NO_OFFSET if offset is None else offset)
             if self.stamps is not None:

@@ -6,9 +6,12 @@ sequence number of a producer that it does not know on a partition (KAFKA-15591,
 its leader has lost that memory. Then librdkafka reports messages as delivered that no log has. What it reports so has no
 offset.
 
-And messages that were taken back from a producer: the one that replaces it sends them, in order (:mod:`pixy.kafka.taken_back`). And those
-whose partition does not exist any more, because their topic was made again with fewer: they go to another one, unless their callers
-asked for that one.
+And messages that were taken back from a producer: the one that replaces it sends them, in the order of the numbers that they got when
+librdkafka was handed them. The order in which they come back says nothing: requests fail, what waits is purged, what fails meanwhile
+is queued again and purged later, and librdkafka's threads report each of these when they get the processor.
+
+And those whose partition does not exist any more, because their topic was made again with fewer: they go to another one, unless their
+callers asked for that one.
 
 No leader knows the new producer. So of the messages that have a gate (:mod:`pixy.kafka.partition_gates`) one goes ahead to each partition,
 alone, and the others follow when it has an offset. Meanwhile the gate is shut for new messages. Where new messages pass without a gate, all
@@ -22,14 +25,14 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
 
 from pixy.kafka.errors import PRODUCER_CODES
 from pixy.kafka.library_calls import may_move
-from pixy.kafka.producer_messages import Landed, Message, Unsent
-from pixy.kafka.taken_back import History, Returned, TakenBack
+from pixy.kafka.producer_messages import Landed, Message, Returned, Unsent
 
 logger = logging.getLogger("pixy.kafka")
 
@@ -37,6 +40,7 @@ MOST_RETURNS = 5
 """How often a message is sent again, at most. Each return needs another failure at just the wrong moment, so more are not
 to be expected.
 """
+_order = attrgetter("order")
 _TAKEN_BACK = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 
 _NO_OFFSET = "landed without an offset and are sent again"
@@ -82,6 +86,9 @@ class ReturnedMessages:
         probes: gets the result of each partition that :meth:`busy` has named; see
             :meth:`pixy.kafka.gated_sender.GatedSender.landed`.
         idempotent: whether a message that is written has an offset.
+
+    Attributes:
+        failed: how many messages have failed after they came back.
     """
 
     def __init__(
@@ -98,13 +105,13 @@ class ReturnedMessages:
         self._gate_of = gate_of
         self._probes = [] if probes is None else probes
         self._idempotent = idempotent
+        self.failed = 0
         self._lanes: dict[tuple[str, int], _Lane] = {}
         # librdkafka's queue is full, or its producer is being replaced.
         self._waiting: deque[Returned] = deque()
         self._adopted: deque[Returned] = deque()
         self._held = self._fatal = False
-        self._back = TakenBack()  # while held
-        self.next_round = self._back.next_round
+        self._back: list[Returned] = []  # while held
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def __len__(self) -> int:
@@ -117,68 +124,75 @@ class ReturnedMessages:
         """Whether :meth:`hold` is in force."""
         return self._held
 
-    def adopt(self, topic: str, item: Message, partition: int, landed: Landed) -> None:
+    def adopt(self, topic: str, item: Message, partition: int, landed: Landed, order: int) -> None:
         """Take over a message that the producer refused because of its fatal error. Called on the loop.
 
         Args:
             topic: of the message.
             item: the message.
             partition: -1 leaves it to librdkafka's partitioner.
-            landed: the delivery callback.
+            landed: hears of the final result.
+            order: the number of the message.
         """
-        self._adopted.append(Returned(item, Unsent(topic, partition), landed, self._begin()))
+        self._adopted.append(self._returned(item, Unsent(topic, partition), landed, order))
 
-    def _begin(self, returns: int = 0) -> History:
-        return History(returns, time.monotonic() + self._patience)
+    def _returned(self, item: Message, message: Any, landed: Landed, order: int) -> Returned:
+        """A message that came back for the first time."""
+        return Returned(item, message, landed, order, 0, time.monotonic() + self._patience)
 
-    def add(self, item: Message, message: Any, landed: Landed) -> None:
+    def add(self, item: Message, message: Any, landed: Landed, order: int) -> None:
         """Send a message that landed without an offset to its partition again, behind those that librdkafka already has.
 
         Args:
             item: what was sent.
             message: what confluent-kafka's delivery callback got.
-            landed: that callback; it hears of the final result.
+            landed: hears of the final result.
+            order: the number of the message.
         """
-        self._add(Returned(item, message, landed, self._begin(1)))
+        self._add(self._returned(item, message, landed, order).again())
 
     def _add(self, returned: Returned, why: str = _NO_OFFSET) -> None:
         self._counts[returned.message.topic(), why] += 1
         if self._held:
-            self._back.add_failed(returned)
+            self._back.append(returned)
             return
         self._waiting.append(returned)
         if len(self._waiting) == 1:
             self.send()
 
-    def take_back(
-        self, item: Message, error: Any, message: Any, landed: Landed, history: History | None = None
-    ) -> bool:
+    def take_back(self, item: Message, error: Any, message: Any, landed: Landed, order: int) -> bool:
         """Send a failed message again: the producer which is being replaced gives it back, or its partition does not exist.
 
         Args:
             item: what was sent.
             error: what confluent-kafka's delivery callback got.
             message: what it got.
-            landed: that callback; it hears of the final result.
-            history: None if the message came back for the first time.
+            landed: hears of the final result.
+            order: the number of the message.
 
         Returns:
             False if that is the message's final result.
         """
-        code, history = error.code(), history or self._begin()
-        if may_move(item, message.partition(), error) and history.returns < MOST_RETURNS:
-            self._add(Returned(item, Unsent(message.topic(), -1), landed, history.again()), _MOVED)
-            return True
-        if not self._held:
+        return self._take_back(self._returned(item, message, landed, order), error)
+
+    def _take_back(self, returned: Returned, error: Any) -> bool:
+        code, message, again = error.code(), returned.message, returned.returns < MOST_RETURNS
+        if again and may_move(returned.item, message.partition(), error):
+            self._add(returned.again()._replace(message=Unsent(message.topic(), -1)), _MOVED)
+        elif code == KafkaError._DESTROY:
+            # Its partition is gone, and librdkafka speaks of its own object.
+            self._settle(returned, KafkaError(KafkaError._UNKNOWN_PARTITION))
+        elif self._held and code in _TAKEN_BACK:
+            self._back.append(returned)
+        elif self._held and self._fatal and code in PRODUCER_CODES and again:
+            self._back.append(returned.again())
+        else:
             return False
-        if code in _TAKEN_BACK:
-            returned = Returned(item, message, landed, history)
-            self._back.add(returned, under_way=code == KafkaError._PURGE_INFLIGHT)
-            return True
-        if self._fatal and code in PRODUCER_CODES and history.returns < MOST_RETURNS:
-            self._back.add_failed(Returned(item, message, landed, history.again()))
-            return True
-        return False
+        return True
+
+    def _settle(self, returned: Returned, error: Any) -> None:
+        self.failed += error is not None
+        returned.landed(error, returned.message)
 
     def hold(self, *, fatal: bool = False) -> None:
         """Send nothing until :meth:`release`.
@@ -199,9 +213,9 @@ class ReturnedMessages:
         """Put the messages of partitions that have gates aside: one goes ahead to each."""
         places = []
         at_once: set[tuple[str, int | None]] = set()
-        for item, message, _, _ in self._waiting:
-            topic, partition = message.topic(), message.partition()
-            gate = self._gate_of(topic, item.key, -1 if partition is None else partition)
+        for returned in self._waiting:
+            topic, partition = returned.message.topic(), returned.message.partition()
+            gate = self._gate_of(topic, returned.item.key, -1 if partition is None else partition)
             places.append((topic, gate))
             if gate is None:
                 at_once.add((topic, partition))
@@ -214,7 +228,8 @@ class ReturnedMessages:
 
     def release_late(self) -> None:
         """Send what the producer before the present one gave back, behind what the present one has."""
-        self._waiting.extend(self._back.take())
+        self._waiting.extend(sorted(self._back, key=_order))
+        self._back = []
         self._held = self._fatal = False
         self.send()
 
@@ -225,14 +240,14 @@ class ReturnedMessages:
         return list(self._lanes)
 
     def _gather(self) -> None:
-        """Put what waits into the order in which it was sent: what still waited to be sent is last."""
-        gathered = deque(self._back.take())
+        """Put all that waits into the order in which it was sent."""
+        gathered = [*self._back, *self._waiting]
         for lane in self._lanes.values():
             gathered.extend(lane.rest)
-        gathered.extend(self._waiting)
         while self._adopted:
             gathered.append(self._adopted.popleft())
-        self._waiting, self._lanes = gathered, {}
+        gathered.sort(key=_order)
+        self._back, self._waiting, self._lanes = [], deque(gathered), {}
         self._held = self._fatal = False
 
     def send(self) -> None:
@@ -246,8 +261,7 @@ class ReturnedMessages:
     def _send_all(self, waiting: deque[Returned]) -> bool:
         """Return whether all messages could be handed over."""
         while waiting:
-            item, _, landed, history = waiting[0]
-            if self._held or self._hand(waiting[0], partial(self._landed, item, landed, history)) == _NO_ROOM:
+            if self._held or self._hand(waiting[0], partial(self._landed, waiting[0])) == _NO_ROOM:
                 return False
             waiting.popleft()
         return True
@@ -267,23 +281,23 @@ class ReturnedMessages:
         return True
 
     def _hand(self, returned: Returned, report: Landed) -> int:
-        item, message, landed, history = returned
-        if history.deadline <= time.monotonic():
-            landed(KafkaError(KafkaError._MSG_TIMED_OUT), message)
+        message = returned.message
+        if returned.deadline <= time.monotonic():
+            self._settle(returned, KafkaError(KafkaError._MSG_TIMED_OUT))
             return _FAILED
         # A producer that has not learned of the topic yet gives its messages back without a partition.
         partition = -1 if message.partition() is None else message.partition()
         try:
-            self._produce(message.topic(), item, partition, report)
+            self._produce(message.topic(), returned.item, partition, report)
         except BufferError:
             return _NO_ROOM
         except KafkaException as error:
             if error.args[0].code() == KafkaError._FATAL:
                 return _NO_ROOM  # the next poll says so
-            landed(error.args[0], message)
+            self._settle(returned, error.args[0])
             return _FAILED
         except (TypeError, ValueError) as error:
-            landed(KafkaError(KafkaError._INVALID_ARG, str(error)), message)
+            self._settle(returned, KafkaError(KafkaError._INVALID_ARG, str(error)))
             return _FAILED
         return _SENT
 
@@ -292,17 +306,15 @@ class ReturnedMessages:
     ) -> None:
         """Note the result of the message that went ahead."""
         lane.probing = False
-        item, _, landed, history = returned
-        if self._is_lost(error, message) and history.returns < MOST_RETURNS:
-            again = returned._replace(history=history.again())
+        if self._is_lost(error, message) and returned.returns < MOST_RETURNS:
             self._counts[message.topic(), _NO_OFFSET] += 1
             if self._held:
-                self._back.add_failed(again)
+                self._back.append(returned.again())
             else:
-                lane.rest.appendleft(again)
+                lane.rest.appendleft(returned.again())
         else:
             lane.proved = error is None and message.offset() is not None
-            self._landed(item, landed, history, error, message)
+            self._landed(returned, error, message)
         if not self._held and self._lanes.get(key) is lane:
             self.send()
 
@@ -322,8 +334,7 @@ class ReturnedMessages:
                 self._probes.append((*key, None, None))
         self._gather()
         while self._waiting:
-            returned = self._waiting.popleft()
-            returned.landed(error or KafkaError(KafkaError._PURGE_QUEUE), returned.message)
+            self._settle(self._waiting.popleft(), error or KafkaError(KafkaError._PURGE_QUEUE))
 
     def log(self) -> None:
         """Log how many messages have come back since the last call, one line for each topic and reason."""
@@ -334,11 +345,12 @@ class ReturnedMessages:
     def _is_lost(self, error: Any, message: Any) -> bool:
         return error is None and self._idempotent and message.offset() is None
 
-    def _landed(self, item: Message, landed: Landed, history: History, error: Any, message: Any) -> None:
+    def _landed(self, returned: Returned, error: Any, message: Any) -> None:
+        returned = returned._replace(message=message)
         if self._is_lost(error, message):
-            if history.returns < MOST_RETURNS:
-                self._add(Returned(item, message, landed, history.again()))
+            if returned.returns < MOST_RETURNS:
+                self._add(returned.again())
                 return
             error = KafkaError(KafkaError._MSG_TIMED_OUT, "Kafka names no offset of the message")
-        if error is None or not self.take_back(item, error, message, landed, history):
-            landed(error, message)
+        if error is None or not self._take_back(returned, error):
+            self._settle(returned, error)

@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewTopic
 
-from pixy.errors import KafkaError
+from pixy.errors import UnknownPartition
 from pixy.wire.client import PartitionClient
 from tests.chaos.new_topics import Record, change_leaders, elect, leaders, read
 from tests.integration.restv1.support import BINARY_V2, ask, b64, fetch
@@ -121,7 +121,7 @@ async def test_a_topic_that_is_made_again_with_fewer_partitions_takes_all_messag
         client._replace()
         assert {partition for partition, _ in await asyncio.gather(*waiting)} == {0}
         [refused] = await asked
-        assert isinstance(refused, KafkaError), "its caller asked for a partition that does not exist"
+        assert isinstance(refused, UnknownPartition), "its caller asked for a partition that does not exist"
         later = await asyncio.gather(*[daemon.produce(name, b"new") for _ in range(40)])
         assert {partition for partition, _ in later} == {0}
         await eventually(lambda: without_gates(client))

@@ -8,15 +8,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from pixy.config.model import Kafka, Proxy
-from pixy.kafka import delivery_thread, retired_producers, settings
+from pixy.kafka import delivery_thread, producer, retired_producers, settings
 from pixy.kafka.producer import ProducerClient
 from pixy.kafka.producer_messages import Bulk
+from pixy.kafka.returned_messages import MOST_RETURNS
 from pixy.kafka.sandbox import Sandbox
 from pixy.kafka.topics import Topics
 from tests.support import eventually
@@ -157,6 +159,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Library]]:
 
     monkeypatch.setattr(delivery_thread, "Producer", Fresh)
     monkeypatch.setattr(delivery_thread, "_MAKE_EVERY", 0.01)
+    monkeypatch.setattr(delivery_thread, "_HURRIED_PAUSE", 0.01)
     yield Fresh
     Fresh.made.clear()
 
@@ -277,6 +280,105 @@ async def test_a_fatal_error_that_the_loop_hears_of_first_costs_no_order(library
     new.steps.append(new.land)
     await bench.until(lambda: len(bench.reports) == 5)
     assert await bench.client.close(1.0) == 0
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_what_comes_back_late_on_an_overloaded_machine_costs_no_order(
+    library: type[Library], together: bool
+) -> None:
+    """The thread waits in vain for what was purged, and purges again; then it all comes at once, what was queued first."""
+    bench = Bench()
+    if together:
+        assert bench.client.send_bulk("t", bulk_of(bench, b"a", b"b", b"c"), [0, 0, 0])
+        bench.send(b"d", b"e")
+    else:
+        bench.send(b"a", b"b")
+        bench.send(b"c", b"d", b"e")
+    [old] = library.made
+    purges = []
+
+    def purge(in_queue: bool = True, in_flight: bool = True) -> None:
+        purges.append(in_flight)
+        if len(purges) == 3:
+            for values in ((b"d", b"e"), (b"c",), (b"b", b"a")):
+                old.steps.append(partial(old.give_back, KafkaError._PURGE_QUEUE, *values))
+
+    old.purge = purge
+    bench.client._replace()
+    await bench.until(lambda: len(library.made) == 2 and not bench.client._replacing)
+    new = library.made[1]
+    assert new.values == [b"a", b"b", b"c", b"d", b"e"] and purges == [False] * 3
+    new.steps.append(new.land)
+    await bench.until(lambda: len(bench.reports) == (3 if together else 5))
+    assert await bench.client.close(1.0) == 0 and bench.client._outstanding == 0
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_a_message_that_makes_producer_after_producer_fail_fails(
+    library: type[Library], monkeypatch: pytest.MonkeyPatch, together: bool
+) -> None:
+    """And those that follow it are written."""
+    monkeypatch.setattr(delivery_thread, "_FIRST_PAUSE", 0.0)
+    bench = Bench()
+    bulk = bulk_of(bench, b"a", b"b")
+    if together:
+        assert bench.client.send_bulk("t", bulk, [0, 0])
+    else:
+        bench.send(b"a", b"b")
+    for number in range(1 + MOST_RETURNS):
+        await bench.until(lambda number=number: len(library.made) == number + 1)
+        await bench.until(lambda: not bench.client._replacing)
+        now = library.made[number]
+        assert now.values == [b"a", b"b"]
+        now.steps.extend((now.turn_fatal, partial(now.give_back, OUT_OF_ORDER, b"a")))
+    await bench.until(lambda: len(library.made) == 2 + MOST_RETURNS and not bench.client._replacing)
+    new = library.made[-1]
+    assert new.values == [b"b"]
+    new.steps.append(new.land)
+    await bench.until(lambda: len(bench.reports) == (1 if together else 2))
+    if together:
+        assert bulk.results[0].code() == OUT_OF_ORDER and bulk.results[1] == (0, 0)
+    else:
+        assert bench.heard() == [(b"a", OUT_OF_ORDER), (b"b", None)]
+    assert bench.client._thread.errors == 1
+    assert await bench.client.close(1.0) == 0 and bench.client._outstanding == 0
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_a_message_that_finds_no_partition_time_after_time_fails(
+    library: type[Library], together: bool
+) -> None:
+    bench = Bench()
+    bulk = bulk_of(bench, b"a")
+    if together:
+        assert bench.client.send_bulk("t", bulk, [3])
+    else:
+        bench.send(b"a", partition=3)
+    [producer] = library.made
+    for _ in range(1 + MOST_RETURNS):
+        await bench.until(lambda: producer.queue)
+        _, _, report = producer.queue.popleft()
+        gone = KafkaError(KafkaError._DESTROY)
+        producer.steps.append(lambda report=report, gone=gone: report(gone, Reported(3, None)))
+    await bench.until(lambda: bench.reports)
+    lost = KafkaError._UNKNOWN_PARTITION
+    assert (bulk.results[0].code() == lost) if together else (bench.heard() == [(b"a", lost)])
+    assert await bench.client.close(1.0) == 0 and bench.client._outstanding == 0
+
+
+async def test_a_record_whose_asked_for_partition_goes_while_it_waits_is_refused_as_if_it_had_come_later(
+    library: type[Library],
+) -> None:
+    """librdkafka speaks of its own object: "Broker handle destroyed for termination"."""
+    bench = Bench()
+    bulk = Bulk([Item(b"a", 3)], 1, True, bench.client.bulk_landed, bench.client.send_again)
+    assert bench.client.send_bulk("t", bulk, [3])
+    [producer] = library.made
+    producer.steps.append(lambda: producer.give_back(KafkaError._DESTROY, b"a"))
+    await bench.until(lambda: bench.reports)
+    assert bulk.results[0].code() == KafkaError._UNKNOWN_PARTITION
+    assert bench.client._thread.errors == 1, "what fails is a reason to look the topic up"
+    assert await bench.client.close(1.0) == 0 and bench.client._outstanding == 0
 
 
 @pytest.mark.parametrize("together", [False, True])
@@ -440,6 +542,42 @@ async def test_a_stop_ends_the_pause_after_fatal_errors_also_while_messages_are_
     assert bench.heard() == [(b"a", None), (b"b", None)]
 
 
+async def test_fatal_errors_in_a_row_do_not_use_up_producers_during_a_stop(
+    library: type[Library], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In virtual time, which only pauses take."""
+    clock = Clock()
+    for module in (delivery_thread, producer):
+        monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(delivery_thread, "_HURRIED_PAUSE", 0.5)
+    bench = Bench()
+    begin = library.__init__
+
+    def deadly(self: Library, conf: dict[str, Any]) -> None:
+        begin(self, conf)
+        self.steps.append(self.turn_fatal if len(library.made) < 30 else self.land)
+
+    bench.send(b"a")
+    monkeypatch.setattr(library, "__init__", deadly)
+    library.made[0].steps.append(library.made[0].turn_fatal)
+    assert await bench.client.close(3.0) == 1, "no producer could write it"
+    assert clock.now == pytest.approx(3.0) and len(library.made) == 8, (
+        "two at once, then one each half second"
+    )
+
+
+class Clock:
+    """In place of the module ``time``."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
 async def test_callers_hear_of_messages_whose_time_is_over_when_there_is_a_new_producer(
     library: type[Library],
 ) -> None:
@@ -469,7 +607,7 @@ async def test_a_message_that_expires_behind_one_sent_ahead_is_reported_without_
     bench.client._replace()
     await bench.until(lambda: not bench.client._replacing)
     [lane] = returned._lanes.values()
-    lane.rest = deque(each._replace(history=each.history._replace(deadline=0.0)) for each in lane.rest)
+    lane.rest = deque(each._replace(deadline=0.0) for each in lane.rest)
     await bench.until(lambda: len(bench.reports) == 3)
     assert bench.heard()[1:] == [(b"b", KafkaError._MSG_TIMED_OUT), (b"c", KafkaError._MSG_TIMED_OUT)]
     library.room = 10

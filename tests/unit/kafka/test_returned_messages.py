@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from hypothesis import given, strategies as st
 
 from pixy.kafka.returned_messages import MOST_RETURNS, ReturnedMessages
 
@@ -45,10 +47,27 @@ class Results:
         self.got.append((None if error is None else error.code(), message.offset()))
 
 
+def order_of(item: Any) -> int:
+    """The number of a message in these tests: that of its first letter."""
+    return ord(item[0])
+
+
+def add(returned: ReturnedMessages, item: Any, message: Any, results: Any) -> None:
+    returned.add(item, message, results, order_of(item))
+
+
+def adopt(returned: ReturnedMessages, topic: str, item: Any, partition: int, results: Any) -> None:
+    returned.adopt(topic, item, partition, results, order_of(item))
+
+
+def take_back(returned: ReturnedMessages, item: Any, error: Any, message: Any, results: Any) -> bool:
+    return returned.take_back(item, error, message, results, order_of(item))
+
+
 def test_a_message_goes_to_its_partition_again_and_its_caller_hears_the_final_result() -> None:
     library, results = Library(), Results()
     returned = ReturnedMessages(library.produce)
-    returned.add(Item("item"), Reported(None), results)  # type: ignore[arg-type]
+    add(returned, Item("item"), Reported(None), results)
     [(topic, item, partition, report)] = library.sent
     assert (topic, item, partition) == ("t", "item", 3) and results.got == []
     report(None, Reported(7))
@@ -57,7 +76,7 @@ def test_a_message_goes_to_its_partition_again_and_its_caller_hears_the_final_re
 
 def test_a_message_that_never_gets_an_offset_fails() -> None:
     library, results = Library(), Results()
-    ReturnedMessages(library.produce).add(Item("item"), Reported(None), results)  # type: ignore[arg-type]
+    add(ReturnedMessages(library.produce), Item("item"), Reported(None), results)
     for _ in range(MOST_RETURNS):
         assert results.got == []
         library.sent[-1][3](None, Reported(None))
@@ -70,7 +89,7 @@ def test_without_idempotence_a_message_that_was_taken_back_is_written_without_an
     library, results = Library(), Results()
     returned = ReturnedMessages(library.produce, idempotent=False)
     returned.hold()
-    returned.take_back(Item("item"), purged(), Reported(None), results)  # type: ignore[arg-type]
+    take_back(returned, Item("item"), purged(), Reported(None), results)
     returned.release()
     library.sent[0][3](None, Reported(None))
     assert len(library.sent) == 1 and results.got == [(None, None)]
@@ -85,13 +104,13 @@ def test_a_message_whose_partition_is_gone_goes_to_any_unless_its_caller_asked_f
     returned = ReturnedMessages(library.produce)
     returned.hold()
     for item in (Anywhere("a"), Item("b")):
-        returned.take_back(item, purged(), Reported(None), results)  # type: ignore[arg-type]
+        take_back(returned, item, purged(), Reported(None), results)
     returned.release()
     gone = KafkaError(code)
     for _, _, partition, report in list(library.sent):
         assert partition == 3
         report(gone, Reported(None))
-    assert results.got == [(gone.code(), None)]
+    assert results.got == [(KafkaError._UNKNOWN_PARTITION, None)] and returned.failed == 1
     assert [(item, partition) for _, item, partition, _ in library.sent[2:]] == [("a", -1)]
     library.sent[2][3](None, Reported(0))
     assert results.got[1:] == [(None, 0)]
@@ -103,7 +122,7 @@ def test_a_message_that_finds_no_partition_fails() -> None:
     library, results = Library(), Results()
     gone = KafkaError(KafkaError._UNKNOWN_PARTITION)
     returned = ReturnedMessages(library.produce)
-    assert returned.take_back(Anywhere("a"), gone, Reported(None), results)
+    assert take_back(returned, Anywhere("a"), gone, Reported(None), results)
     while library.sent:
         library.sent.pop()[3](gone, Reported(None))
     assert results.got == [(gone.code(), None)]
@@ -113,7 +132,7 @@ def test_messages_wait_in_order_for_room_and_fail_if_they_are_given_up() -> None
     library, results = Library(room=1), Results()
     returned = ReturnedMessages(library.produce)
     for item in ("a", "b", "c"):
-        returned.add(Item(item), Reported(None), results)  # type: ignore[arg-type]
+        add(returned, Item(item), Reported(None), results)
     assert len(returned) == 2
     library.room = 2
     returned.send()
@@ -122,26 +141,43 @@ def test_messages_wait_in_order_for_room_and_fail_if_they_are_given_up() -> None
     assert results.got == [(KafkaError._PURGE_QUEUE, None)] and len(returned) == 0
 
 
-def test_what_a_producer_gives_back_later_was_before() -> None:
-    """While a producer is replaced, its queue comes back first; a request that fails meanwhile is queued again, and comes back next."""
+@given(st.data())
+def test_messages_are_sent_again_in_the_order_in_which_they_were_sent_however_they_come_back(
+    data: st.DataObject,
+) -> None:
+    """On an overloaded machine what was queued, in a request, or refused comes back in any order."""
     library, results = Library(), Results()
     returned = ReturnedMessages(library.produce)
-    returned.hold()
-    queued, under_way = KafkaError(KafkaError._PURGE_QUEUE), KafkaError(KafkaError._PURGE_INFLIGHT)
-    for error, *items in ((queued, "d", "e"), (queued, "c"), (queued, "b"), (under_way, "a")):
-        for item in items:
-            assert returned.take_back(Item(item), error, Reported(None), results)
-        if items != ["b"]:
-            returned.next_round()
-    assert len(returned) == 5
-    returned.release()
-    assert "".join(item for _, item, _, _ in library.sent) == "abcde" and len(returned) == 0
+    back: dict[str, Any] = {item: partial(come_back, returned, Item(item), results) for item in "abcdef"}
+    reasons = [purged(), purged(KafkaError._PURGE_INFLIGHT), sequence_error(), None]
+    for _ in range(3):
+        returned.hold(fatal=True)
+        for item in data.draw(st.permutations("abcdef")):
+            back[item](data.draw(st.sampled_from(reasons)), Reported(None))
+        assert len(returned) == 6
+        returned.release()
+        assert "".join(item for _, item, _, _ in library.sent) == "abcdef" and len(returned) == 0
+        back = {item: report for _, item, _, report in library.sent}
+        library.sent = []
+    assert results.got == []
+
+
+def come_back(returned: ReturnedMessages, item: Any, results: Results, error: Any, message: Any) -> None:
+    """A delivery callback."""
+    if error is None:
+        add(returned, item, message, results)
+    else:
+        assert take_back(returned, item, error, message, results)
+
+
+def sequence_error() -> KafkaError:
+    return KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)
 
 
 def test_a_message_that_librdkafka_refuses_fails() -> None:
     library, results = Library(), Results()
     library.broken = True
-    ReturnedMessages(library.produce).add(Item("item"), Reported(None), results)  # type: ignore[arg-type]
+    add(ReturnedMessages(library.produce), Item("item"), Reported(None), results)
     assert results.got == [(KafkaError._UNKNOWN_PARTITION, None)]
 
 
@@ -159,7 +195,7 @@ def test_a_message_that_confluent_kafka_cannot_take_fails_and_the_next_is_sent(r
     returned = ReturnedMessages(produce)
     returned.hold()
     for item in "ab":
-        returned.take_back(Item(item), purged(), Reported(None), results)  # type: ignore[arg-type]
+        take_back(returned, Item(item), purged(), Reported(None), results)
     returned.release()
     assert results.got == [(KafkaError._INVALID_ARG, None)]
     assert [item for _, item, _, _ in library.sent] == ["b"] and len(returned) == 0
@@ -171,28 +207,27 @@ def test_a_message_that_librdkafka_refuses_because_of_its_own_fatal_error_waits_
     library, results = Library(), Results()
     library.broken, library.code = True, KafkaError._FATAL
     returned = ReturnedMessages(library.produce)
-    returned.add(Item("item"), Reported(None), results)  # type: ignore[arg-type]
+    add(returned, Item("item"), Reported(None), results)
     returned.hold(fatal=True)
     library.broken = False
     returned.release()
     assert [item for _, item, _, _ in library.sent] == ["item"] and results.got == []
 
 
-def test_after_a_fatal_error_what_failed_goes_first_then_what_came_back_last_then_what_was_refused() -> None:
+def test_after_a_fatal_error_what_failed_what_came_back_and_what_was_refused_keep_their_order() -> None:
     library, results = Library(), Results()
     returned = ReturnedMessages(library.produce)
     failed, queued = KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER), KafkaError(KafkaError._PURGE_QUEUE)
-    assert not returned.take_back(Item("x"), failed, Reported(None), results), "no replacement"  # type: ignore[arg-type]
+    assert not take_back(returned, Item("x"), failed, Reported(None), results), "no replacement"
     returned.hold()
-    assert not returned.take_back(Item("x"), failed, Reported(None), results), "not because of an error"  # type: ignore[arg-type]
+    assert not take_back(returned, Item("x"), failed, Reported(None), results), "not because of an error"
     returned.hold(fatal=True)
     for error, item in ((failed, "a"), (queued, "f"), (failed, "b"), (queued, "g")):
-        assert returned.take_back(Item(item), error, Reported(None), results)  # type: ignore[arg-type]
-    returned.next_round()
-    returned.adopt("t", Item("h"), 3, results)  # type: ignore[arg-type]
-    returned.add(Item("c"), Reported(None), results)  # type: ignore[arg-type]
+        assert take_back(returned, Item(item), error, Reported(None), results)
+    adopt(returned, "t", Item("h"), 3, results)
+    add(returned, Item("c"), Reported(None), results)
     for item in "de":
-        assert returned.take_back(Item(item), queued, Reported(None), results)  # type: ignore[arg-type]
+        assert take_back(returned, Item(item), queued, Reported(None), results)
     assert len(returned) == 8
     returned.release()
     assert "".join(item for _, item, _, _ in library.sent) == "abcdefgh" and len(returned) == 0
@@ -203,7 +238,7 @@ def test_what_the_second_producer_had_no_room_for_stays_behind_what_it_gives_bac
     returned = ReturnedMessages(library.produce)
     returned.hold(fatal=True)
     for item in "abcde":
-        returned.take_back(Item(item), purged(), Reported(None), results)  # type: ignore[arg-type]
+        take_back(returned, Item(item), purged(), Reported(None), results)
     returned.release()
     sent, library.sent = library.sent, []
     assert [item for _, item, _, _ in sent] == ["a", "b", "c"] and len(returned) == 2
@@ -221,7 +256,7 @@ def test_a_message_that_makes_each_producer_fail_fails() -> None:
     returned = ReturnedMessages(library.produce)
     failed = KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER)
     returned.hold(fatal=True)
-    returned.take_back(Item("item"), failed, Reported(None), results)  # type: ignore[arg-type]
+    take_back(returned, Item("item"), failed, Reported(None), results)
     returned.release()
     for _ in range(MOST_RETURNS):
         assert results.got == []
@@ -235,7 +270,7 @@ def test_a_message_that_came_back_is_not_sent_when_its_time_is_over() -> None:
     library, results = Library(), Results()
     returned = ReturnedMessages(library.produce, patience=0.0)
     returned.hold()
-    returned.take_back(Item("item"), purged(), Reported(None), results)  # type: ignore[arg-type]
+    take_back(returned, Item("item"), purged(), Reported(None), results)
     returned.release()
     assert library.sent == [] and results.got == [(KafkaError._MSG_TIMED_OUT, None)]
 
@@ -243,7 +278,7 @@ def test_a_message_that_came_back_is_not_sent_when_its_time_is_over() -> None:
 def test_one_line_says_how_many_messages_came_back(caplog: pytest.LogCaptureFixture) -> None:
     returned = ReturnedMessages(Library().produce)
     for item in ("a", "b"):
-        returned.add(Item(item), Reported(None), Results())  # type: ignore[arg-type]
+        add(returned, Item(item), Reported(None), Results())
     returned.log()
     returned.log()
     assert caplog.messages == ["t: 2 messages landed without an offset and are sent again"]
@@ -256,12 +291,12 @@ def purged(code: int = KafkaError._PURGE_QUEUE) -> KafkaError:
 def test_messages_that_are_taken_back_are_sent_in_order_once_there_is_a_new_producer() -> None:
     library, results = Library(room=2), Results()
     returned = ReturnedMessages(library.produce)
-    assert not returned.take_back(Item("x"), purged(), Reported(None), results), "given up, not taken back"  # type: ignore[arg-type]
+    assert not take_back(returned, Item("x"), purged(), Reported(None), results), "given up, not taken back"
     returned.hold()
     for item in "abc":
-        assert returned.take_back(Item(item), purged(), Reported(None), results)  # type: ignore[arg-type]
+        assert take_back(returned, Item(item), purged(), Reported(None), results)
     timed_out = KafkaError(KafkaError._MSG_TIMED_OUT)
-    assert not returned.take_back(Item("d"), timed_out, Reported(None), results)  # type: ignore[arg-type]
+    assert not take_back(returned, Item("d"), timed_out, Reported(None), results)
     returned.send()
     assert library.sent == [] and len(returned) == 3
     returned.release()
@@ -277,7 +312,7 @@ def test_messages_that_are_taken_back_are_sent_in_order_once_there_is_a_new_prod
 def test_a_message_is_taken_back_however_often_its_producer_is_replaced(code: int) -> None:
     library, results = Library(), Results()
     returned = ReturnedMessages(library.produce)
-    returned.add(Item("item"), Reported(None), results)  # type: ignore[arg-type]
+    add(returned, Item("item"), Reported(None), results)
     for _ in range(MOST_RETURNS + 2):
         returned.hold()
         library.sent.pop()[3](purged(code), Reported(None))
@@ -326,7 +361,7 @@ class Moved:
         self.returned.hold(fatal=True)
         for partition, items in messages.items():
             for item in items:
-                self.returned.take_back(Item(item), purged(), Placed(partition), self.results)  # type: ignore[arg-type]
+                take_back(self.returned, Item(item), purged(), Placed(partition), self.results)
         self.returned.release()
 
     @staticmethod
@@ -394,7 +429,7 @@ def test_a_second_fatal_error_while_messages_wait_behind_one_that_went_ahead_kee
     sent[2][3](failed, Placed(1))
     sent[0][3](purged(), Placed(0))
     sent[3][3](purged(), Placed(1))
-    moved.returned.adopt("t", Item("d"), 0, moved.results)  # type: ignore[arg-type]
+    adopt(moved.returned, "t", Item("d"), 0, moved.results)
     assert len(moved.returned) == 6
     moved.returned.release()
     assert sorted(moved.sent) == ["a", "n"]
@@ -408,7 +443,7 @@ def test_what_an_earlier_producer_gives_back_late_leaves_those_alone_that_went_a
     moved = Moved({0: "ab"})
     moved.returned.busy()
     moved.returned.hold(fatal=True)
-    moved.returned.take_back(Item("z"), purged(), Placed(0), moved.results)  # type: ignore[arg-type]
+    take_back(moved.returned, Item("z"), purged(), Placed(0), moved.results)
     moved.returned.release_late()
     assert moved.sent == "az"
     moved.land("a", 0)
@@ -431,7 +466,7 @@ def test_a_partition_whose_messages_all_fail_at_once_has_no_result_for_its_gate(
 def test_a_message_that_no_producer_has_placed_stays_behind_those_of_the_partition_of_its_key() -> None:
     moved = Moved({1: "ab"})
     moved.returned.hold(fatal=True)
-    moved.returned.adopt("t", Item("c1"), -1, moved.results)  # type: ignore[arg-type]
+    adopt(moved.returned, "t", Item("c1"), -1, moved.results)
     moved.library.sent.pop()[3](purged(), Placed(1))
     moved.returned.release()
     assert moved.sent == "a"
