@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import ssl
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -287,6 +288,13 @@ class Peers:
 def _reason(error: Exception) -> str:
     """Why a peer cannot be reached, without its address: that is none of the client's business."""
     logger.info("%s", error)
+    # The numbers of these errors are not the system's: that of most TLS errors is 1, as is EPERM.
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "its name cannot be resolved"
+    if isinstance(error, ssl.CertificateError):
+        return "its TLS certificate is not valid"
+    if isinstance(error, ssl.SSLError) or isinstance(error.__cause__, ssl.SSLError):
+        return "TLS with it has failed"
     number = error.errno if isinstance(error, OSError) else None
     if number:
         return os.strerror(number)

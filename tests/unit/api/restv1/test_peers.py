@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import collections
 import errno
+import socket
+import ssl
 from types import SimpleNamespace
 from typing import Any
 
@@ -153,6 +155,16 @@ async def test_an_instance_may_be_deleted_by_its_owner_whatever_the_rules_are_by
         await consumers._of_instance(consumers._delete, own=True)(call_of("key:other", name))
 
 
+KEY: Any = SimpleNamespace(host="10.0.0.7", port=19092, ssl=True)
+
+
+def _caused(error: ssl.SSLError) -> Exception:
+    """What aiohttp raises when TLS fails behind the handshake: the client's certificate is looked at there."""
+    found = aiohttp.ClientOSError(*error.args)
+    found.__cause__ = error
+    return found
+
+
 @pytest.mark.parametrize(
     ("error", "text"),
     [
@@ -162,6 +174,23 @@ async def test_an_instance_may_be_deleted_by_its_owner_whatever_the_rules_are_by
         ),
         (TimeoutError("10.0.0.7"), "it does not answer in time"),
         (aiohttp.ServerDisconnectedError("10.0.0.7"), "the connection has failed"),
+        (
+            aiohttp.ClientConnectorDNSError(KEY, socket.gaierror(socket.EAI_NONAME, "Name not known")),
+            "its name cannot be resolved",
+        ),
+        (
+            aiohttp.ClientConnectorSSLError(KEY, ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER]")),
+            "TLS with it has failed",
+        ),
+        (
+            aiohttp.ClientConnectorCertificateError(KEY, ssl.SSLCertVerificationError(1, "self-signed")),
+            "its TLS certificate is not valid",
+        ),
+        (_caused(ssl.SSLError(1, "[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED]")), "TLS with it has failed"),
+        (
+            aiohttp.ClientConnectorError(KEY, OSError(errno.EHOSTUNREACH, "Connect call failed")),
+            "No route to host",
+        ),
     ],
 )
 def test_a_client_does_not_hear_the_address_of_a_peer(error: Exception, text: str) -> None:
