@@ -86,11 +86,13 @@ class BatchHandlers:
         check_records(rq)
         written = await cluster.produce_built(rq.topic, lambda: _records(rq.records, call))
         answer = pb.ProdManyRs()
-        for outcome in written:
+        for at, outcome in enumerate(written, 1):
             if isinstance(outcome, PixyError):
                 answer.results.add(partition=-1, offset=-1, error=str(outcome))
             else:
                 answer.results.add(partition=outcome[0], offset=outcome[1])
+            if at % STEP == 0:
+                await call.give_way()
         return answer
 
     async def fetch(self, rq: pb.FetchRq, call: LongCall) -> pb.FetchRs:

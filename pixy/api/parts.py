@@ -12,15 +12,16 @@ from typing import Any, Final
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from pixy.api.limits import MOST_OFFSETS, MOST_RECORDS
+from pixy.api.limits import MOST_HEADERS, MOST_OFFSETS, MOST_RECORDS
 from pixy.engine.cluster_admin import MOST_SETTINGS
 from pixy.errors import InvalidParameter
 from pixy.proto import kafkapixy_pb2 as pb
 
-_LONG: Final = 16 * 1024
+LONG: Final = 16 * 1024
 """Bytes from which parts are counted first. What is shorter is parsed in less than a millisecond, whatever is in it."""
 _SETTINGS: Final = f"too many settings, a request may have {MOST_SETTINGS}"
 _BOUNDS: Final[dict[type, dict[str, tuple[int, str]]]] = {
+    pb.ProdRq: {"headers": (MOST_HEADERS, f"too many headers, a message may have {MOST_HEADERS}")},
     pb.SetOffsetsRq: {"offsets": (MOST_OFFSETS, f"too many offsets, a request may set {MOST_OFFSETS}")},
     pb.CreateTopicRq: {"config": (MOST_SETTINGS, _SETTINGS)},
     pb.AlterTopicRq: {"set_config": (MOST_SETTINGS, _SETTINGS), "delete_config": (MOST_SETTINGS, _SETTINGS)},
@@ -72,7 +73,7 @@ def parser(request: Any) -> Callable[[bytes], Any]:
     counted = one_level(request).FromString
 
     def bounded(raw: bytes) -> Any:
-        if len(raw) > _LONG:
+        if len(raw) > LONG:
             parts = counted(raw)
             for name, (most, text) in bounds.items():
                 if len(getattr(parts, name)) > most:
@@ -82,4 +83,4 @@ def parser(request: Any) -> Callable[[bytes], Any]:
     return bounded
 
 
-__all__ = ["RecordParts", "check_records", "one_level", "parser"]
+__all__ = ["LONG", "RecordParts", "check_records", "one_level", "parser"]

@@ -37,7 +37,7 @@ from pixy.engine.fetcher import Fetch, Fetcher
 from pixy.engine.instances.client import InstanceClient
 from pixy.engine.instances.registry import Instances
 from pixy.engine.produce.messages import Produce, ProduceMany
-from pixy.engine.produce.pending_records import Record, Written
+from pixy.engine.produce.pending_records import Record, Written, sizes_of
 from pixy.engine.produce.topic_producer import TopicProducer
 from pixy.engine.record_headers import read_headers
 from pixy.engine.shares import Shares
@@ -130,9 +130,12 @@ class ClusterClient:
         """
         if not records:
             return []
-        if self._headers_unsupported and any(record.headers for record in records):
-            raise HeadersUnsupported
-        message = ProduceMany(records)
+        sizes = None
+        if any([record.headers for record in records]):  # noqa: C419
+            if self._headers_unsupported:
+                raise HeadersUnsupported
+            sizes = await sizes_of(records)
+        message = ProduceMany(records, sizes)
         ref = self._producers.get(topic)
         if ref is None:
             check_topic(topic)

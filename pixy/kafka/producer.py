@@ -141,11 +141,11 @@ class ProducerClient:
         Args:
             topic: of all records.
             bulk: the records; the method continues after those that it was offered before.
-            partitions: as in :meth:`send`.
+            partitions: as in :meth:`send`, for those that are offered now.
 
         Returns:
-            False if some did not fit: call again after the next delivery report. They stay behind the
-            records of their partition that did fit.
+            Whether all of its records have been taken. Some of these did not fit if ``bulk.sent`` says so: call again
+            after the next delivery report. They stay behind the records of their partition that did fit.
         """
         if self._replacing and self._refusal is None:
             return False
@@ -184,18 +184,22 @@ class ProducerClient:
 
     def _send_rest(self, topic: str, bulk: Bulk, partitions: Sequence[int]) -> bool:
         records, first = bulk.records, bulk.sent
-        rest = records
-        if first:
-            rest, partitions = records[first:], partitions[first:]
+        stop = first + len(partitions)
+        rest = records if len(partitions) == len(records) else records[first:stop]
         partitions, targets = self._gated.choose(topic, rest, partitions)
-        if targets is None and bulk.plain and first == 0 and self._roomy(len(records), bulk.size):
+        if (
+            targets is None
+            and bulk.plain
+            and len(rest) == len(records)
+            and self._roomy(len(records), bulk.size)
+        ):
             groups = by_partition(partitions)
             if groups is not None:
                 for partition, indexes in groups:
                     self._send_group(topic, bulk, partition, indexes)
                 bulk.sent = len(records)
         producer = self._thread.producer
-        for at in range(bulk.sent, len(records)):
+        for at in range(bulk.sent, stop):
             record, partition, report = records[at], partitions[at - first], partial(bulk.landed, at)
             try:
                 if targets is None:
@@ -211,7 +215,7 @@ class ProducerClient:
                     return False
                 bulk.refuse(at, error)
             bulk.sent = at + 1
-        return True
+        return bulk.sent == len(records)
 
     def _refuse_rest(self, bulk: Bulk, error: LibraryError) -> bool:
         for at in range(bulk.sent, len(bulk.records)):

@@ -24,9 +24,14 @@ class Produce(Request[tuple[int, int]]):
 class ProduceMany(Request[list[Written]]):
     """Write records in their order. The reply, once all are settled, has a :data:`Written` for each: a record
     fails alone.
+
+    Attributes:
+        records: what is written.
+        sizes: of the records (:func:`pixy.engine.produce.pending_records.sizes_of`); None: the producer adds them up, at once.
     """
 
     records: Sequence[Record]
+    sizes: Sequence[int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

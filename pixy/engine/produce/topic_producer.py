@@ -187,6 +187,7 @@ class TopicProducer(Actor):
                 self._life,
                 self._client.bulk_landed,
                 self._client.send_again,
+                sizes=message.sizes,
                 arrived=self._settler.now(),
                 stamp=self._journalled,
             )
@@ -243,20 +244,24 @@ class TopicProducer(Actor):
         self.cancel_timer("pass")
         gathered, self._gathered = self._gathered, []
         self._gathered_bytes = 0
+        pause = _FULL_PAUSE
         while gathered:
             first = gathered[0]
             if isinstance(first, PendingBatch):
-                handled = self._send_batch(first)
+                stop = first.next_stop
+                handled = self._send_batch(first, stop)
+                if not handled and first.sent == stop:
+                    pause = 0.0  # it goes on in the next turn of the loop
             else:
                 handled = self._send_messages(gathered)
             if not handled:
                 break
             del gathered[:handled]
         if gathered:
-            # The client is full: the next delivery report continues; what comes meanwhile queues behind.
+            # If the client is full, the next delivery report continues; what comes meanwhile queues behind.
             self._gathered = gathered
             self._gathered_bytes = sum(pending.size for pending in self._gathered)
-            self.set_timer("flush", _FULL_PAUSE, _Flush())
+            self.set_timer("flush", pause, _Flush())
         elif self._draining:
             self._finish_drain(0)
 
@@ -273,10 +278,10 @@ class TopicProducer(Actor):
             self._settler.fail(message, error)  # type: ignore[arg-type]
         return sent
 
-    def _send_batch(self, batch: PendingBatch) -> int:
-        """Send a batch, or the rest of it. Return 1 if all of it was handled, else 0."""
+    def _send_batch(self, batch: PendingBatch, stop: int) -> int:
+        """Send the records of a batch before ``stop`` that were not sent yet. Return 1 if all of it was handled, else 0."""
         before = batch.sent
-        partitions = self._choose(batch.wanted)
+        partitions = self._choose(batch.wanted[before:stop])
         all_sent = self._client.send_bulk(self._topic, batch, partitions)
         if before == 0 and batch.sent:
             self._in_flight += 1

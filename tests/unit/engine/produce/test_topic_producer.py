@@ -15,6 +15,7 @@ from pixy.config import Producer
 from pixy.config.model import Journal as JournalConf, Proxy
 from pixy.engine.client import ClusterClient
 from pixy.engine.journal.buffer import WAITED, Journal, Kind
+from pixy.engine.produce.pending_records import sizes_of
 from pixy.engine.produce.topic_producer import (
     DeliveryReports,
     DrainProducer,
@@ -60,7 +61,7 @@ class Client:
         return len(taken), []
 
     def send_bulk(self, topic: str, bulk: Any, partitions: list[int]) -> bool:
-        taken = list(bulk.records[bulk.sent :])[: self.room]
+        taken = list(bulk.records[bulk.sent :])[: min(self.room, len(partitions))]
         self.room -= len(taken)
         bulk.sent += len(taken)
         if taken:
@@ -491,6 +492,36 @@ async def test_a_batch_that_does_not_fit_continues_where_it_stopped() -> None:
             client.bulks[0].landed(at, None, Landed(0, at))
         client.deliver(ref)
         assert await reply == [(0, at) for at in range(5)]
+
+
+async def test_others_have_their_turn_while_a_batch_with_headers_is_handed_over() -> None:
+    """librdkafka takes its records one by one, and each header takes a microsecond."""
+    client = BulkClient()
+    async with ActorSystem() as system:
+        ref = start(system, client)
+        values = [b"%d" % at for at in range(1000)]
+        ref.ask(ProduceMany([Rec(value, headers=[("h", b"1")] * 9) for value in values]), block=False)
+        await until(lambda: client.batches)
+        assert len(client.sent) <= 200
+        ask(ref, 1)
+        await until(lambda: len(client.sent) == 1001)
+        assert [record.value for record in client.sent] == [*values, b"x"]
+        assert len(client.partitions) == 1001 and max(map(len, client.batches)) == 100
+
+
+async def test_the_sizes_of_a_batch_with_headers_are_added_up_in_steps() -> None:
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    others = asyncio.ensure_future(count())
+    sizes = await sizes_of([Rec(b"v", b"k", headers=[("h", b"1")] * 9)] * 2000)
+    others.cancel()
+    assert sizes == [2 + 9 * 12] * 2000 and turns >= 5
 
 
 async def test_the_rest_of_a_batch_that_was_sent_in_part_is_given_up_when_the_producer_fails() -> None:
