@@ -7,8 +7,12 @@ from typing import cast
 
 from aiohttp import web
 
+from pixy.api.edge.budget import Share
 from pixy.api.edge.http_input import HttpInput
 from pixy.errors import PixyError
+
+_LONG = 16 * 1024
+"""Bytes of a body that is not looked at before it is its turn. What is shorter is parsed in a millisecond or two, whatever is in it."""
 
 
 class UnreadableBody(Exception):
@@ -17,6 +21,7 @@ class UnreadableBody(Exception):
 
 async def read(
     request: web.BaseRequest,
+    share: Share,
     grows: Callable[[int], None],
     promised: Callable[[int], None] | None = None,
 ) -> bytes:
@@ -24,6 +29,7 @@ async def read(
 
     Args:
         request: of a connection with deadlines; its body must arrive within ``body_timeout``.
+        share: in which ``grows`` counts the body.
         grows: called with the total number of bytes before they are kept. It raises a PixyError to stop the reading.
         promised: called first, with Content-Length (0 without one); ``grows`` by default. A client that expects
             ``100 Continue`` (RFC 9110, section 10.1.1) gets it after that call.
@@ -39,12 +45,15 @@ async def read(
     unread = connection.unread
     if content.is_eof() and content.exception() is None:  # the usual case: it came with the head
         if unread.share.held:
-            unread.reads(content)
+            unread.reads(content, share)
         grows(content.total_bytes)
-        return content.read_nowait(-1)
+        body = content.read_nowait(-1)
+        if len(body) > _LONG:
+            await connection.take_turn()
+        return body
     if request.headers.get("Expect", "").lower() == "100-continue" and request.transport:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-    unread.reads(content)
+    unread.reads(content, share)
     chunks: list[bytes] = []
     total = 0
     try:
@@ -60,4 +69,6 @@ async def read(
         raise UnreadableBody(f"it did not arrive within {seconds:g} s (`body_timeout`)") from None
     except Exception as error:  # any error of aiohttp's parser
         raise UnreadableBody(str(error)) from error
+    if total > _LONG:
+        await connection.take_turn()  # the ends of many bodies may come at the same time
     return chunks[0] if len(chunks) == 1 else b"".join(chunks)

@@ -71,16 +71,28 @@ class Budget:
 class Share:
     """The bytes that one request holds."""
 
-    __slots__ = ("_budget", "_caller", "held")
+    __slots__ = ("_budget", "_caller", "_other", "held")
 
     def __init__(self, budget: Budget, caller: str) -> None:
         self._budget = budget
         self._caller = caller
+        self._other: Share | None = None
+        """Holds bytes of the same request."""
         self.held = 0
+
+    def goes_with(self, other: Share) -> None:
+        """From now on this share and another one hold bytes of the same request: what has arrived of it, and what is read."""
+        if other._budget is self._budget and other._caller == self._caller:
+            self._other, other._other = other, self
+
+    def goes_alone(self) -> None:
+        """From now on no other share holds bytes of the same request."""
+        self._other = None
 
     def take(self, size: int) -> None:
         """Hold ``size`` more bytes. Raises OverBudget, and then holds as many as before."""
-        self._budget.check(self._caller, self.held, size)
+        together = self.held if self._other is None else self.held + self._other.held
+        self._budget.check(self._caller, together, size)
         self._budget.change(self._caller, size)
         self.held += size
 

@@ -6,6 +6,7 @@ The deadlines of the whole connection are in :mod:`pixy.api.edge.http_protocol`.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -13,13 +14,12 @@ from aiohttp import web
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
-from pixy.api.edge.acceptor import refusal
 from pixy.api.edge.budget import Budget
 from pixy.api.edge.connections import Slot
 from pixy.api.edge.deadline import Deadline
 from pixy.api.edge.heads import Heads
 from pixy.api.edge.pace import Pace
-from pixy.api.edge.pieces import QUICK, PacedInput
+from pixy.api.edge.pieces import AT_ONCE, QUICK, PacedInput
 from pixy.api.edge.refusals import Refused
 from pixy.api.edge.trailers import Trailers
 from pixy.api.edge.unread import FREE, Unread
@@ -31,7 +31,8 @@ _MAX_LINE = 64 * 1024
 _SMALL = FREE
 """Bytes of a read that is one usual request. Its body holds no more, so it need not be counted."""
 _READ_AHEAD = 32 * 1024
-"""Of a body that nobody reads, no more is taken above twice as many bytes."""
+_LARGE = 2 * _READ_AHEAD
+"""Bytes of a body above which no more is taken from the client until they are read."""
 _BODILESS = frozenset({"GET", "HEAD"})
 """Methods whose bodies nobody reads."""
 _END = b"\r\n\r\n"
@@ -64,9 +65,10 @@ class HttpInput(PacedInput):
     ) -> None:
         super().__init__(
             server,
+            slot,
+            refused,
             steps,
-            slot.caller,
-            budget.share(slot.caller),
+            Unread(budget.share(slot.caller)),
             loop=asyncio.get_running_loop(),
             access_log=None,
             auto_decompress=False,
@@ -75,15 +77,10 @@ class HttpInput(PacedInput):
             max_field_size=_MAX_LINE,
             read_bufsize=_READ_AHEAD,
         )
-        self.slot = slot
-        self._told = refused
         self._settings = settings
         self._small = min(_SMALL, settings.max_header_bytes)
         self._heads = heads
-        self.unread = Unread(budget.share(slot.caller))
         self.body_deadline = body_deadline
-        self._latest: tuple[Any, Any] = (None, None)
-        """The latest request and its body."""
         self._trailers: Trailers | None = None
         """Since the first chunked request."""
         self.final: tuple[Any, Any] | None = None
@@ -95,14 +92,13 @@ class HttpInput(PacedInput):
         self._head = 0
         """Bytes of the head that is arriving."""
         self._unparsed = b""
-        """What has arrived and aiohttp has not parsed yet, behind requests or a body."""
+        """What has arrived behind as many requests as aiohttp takes, which parses it once there are fewer."""
         self._waiting: Waiting | None = None
         """While several requests wait."""
         self._crowded = False
         """Whether they hold too much for more to be read."""
         self.held = 0
         """Bytes counted in ``heads``: all of these."""
-        self._head_timer: asyncio.TimerHandle | None = None
 
     # -- heads ------------------------------------------------------------------------------------
 
@@ -111,8 +107,10 @@ class HttpInput(PacedInput):
         body = self._body
         between = body is None or body.is_eof()
         size = len(data)
+        steps = self._steps
+        steps.arrived = arrived = steps.arrived + 1
         if (
-            (size > QUICK or (self.kept and size))
+            (size > QUICK or arrived > AT_ONCE or (self.kept and size))
             and not self._feeding
             and self._keep(data, between or self._trailers is not None)
         ):
@@ -133,10 +131,18 @@ class HttpInput(PacedInput):
                 return
         self._follow_up(data, fresh, None if between else body, before, chunks)
 
+    def pause_reading(self) -> None:
+        """Read no more for now; see :class:`aiohttp.base_protocol.BaseProtocol`.
+
+        What has arrived is parsed all the same: aiohttp's parser would keep the rest of it, and nobody would know where it stands.
+        """
+        self._reading_paused = True
+        self._pause_transport_reading()
+
     def resume_reading(self, resume_parser: bool = True) -> None:
-        """Read on; see :class:`aiohttp.base_protocol.BaseProtocol`. aiohttp calls it after each body, paused or not: 2.5 us."""
-        if self._reading_paused or self._buffer_paused or self._unparsed:
-            super().resume_reading(resume_parser)
+        """Read on; see :class:`aiohttp.base_protocol.BaseProtocol`. aiohttp calls it after each body, paused or not."""
+        if self._reading_paused:
+            super().resume_reading(False)  # the parser has nothing left
 
     def _is_too_large(self, data: bytes) -> bool:
         """Whether a head has become too large with this data; it is refused then."""
@@ -166,41 +172,39 @@ class HttpInput(PacedInput):
         """
         if self._close or self._force_close:
             return  # aiohttp has dropped it
-        if body is None and not self._head and not self._unparsed:
+        if body is None and not self._head:
             self._earlier = b""  # an empty line behind a request is no end of a head
         moved = 0 if body is None else body.total_bytes - before
-        # Without data, aiohttp goes on with what it had left.
-        parsed, earlier = (data, self._earlier) if data else (self._unparsed, b"")
+        parsed, earlier = self._unparsed + data, self._earlier
+        newest = [self._messages[-at] for at in range(fresh, 0, -1)]
+        if self._is_unwanted(newest if body is None else [self._latest, *newest]):
+            return
         if fresh:
-            self._whole()
-            most = self._settings.max_header_bytes
-            if len(parsed) > most and any(
-                head_size(self._messages[-at][0]) > most for at in range(1, fresh + 1)
-            ):
-                self._refuse_head()  # it has come as a whole, behind a request or a body
-        if self._trailers is not None or self._upgraded or (fresh and self._begins_chunked(fresh)):
-            self._follow(data, moved, fresh)
+            self._whole(parsed, newest)
+        if self._upgraded:
+            self._message_tail = b""  # behind the last request of this connection
+        if self._trailers is not None or self._upgraded or self._begins_chunked(newest):
+            self._follow(parsed, earlier, moved, newest)
             self._count_chunks(fresh, chunks)
-        self._earlier = data[-3:] if len(data) >= 3 else (self._earlier + data)[-3:]
-        rest = 0 if self._upgraded else self._behind(parsed, earlier, moved, fresh, body)
-        stopped = self._reading_paused or len(self._messages) >= self._max_msg_queue_size
-        self._unparsed = parsed[len(parsed) - rest :] if rest and stopped else b""
+        self._earlier = parsed[-3:] if len(parsed) >= 3 else (earlier + parsed)[-3:]
         if self._body is not None and not self._body.is_eof():
-            self._arrives(data, moved, fresh)
-        elif rest and not stopped:
-            self._beside = 0 if self.final is None else self._beside
-            self._part(rest)
-        elif fresh or rest or self.held:
-            self._beside = 0 if self.final is None else self._beside
-            self._count()
+            self._unparsed = b""
+            self._goes_on(data, moved, fresh)
+        else:
+            rest = 0 if self._upgraded else self._behind(parsed, earlier, moved, newest, body)
+            self._ended(parsed, rest, fresh)
         self._count_unread()
 
     def _behind(
-        self, parsed: bytes, earlier: bytes, moved: int, fresh: int, body: StreamReader | None
+        self,
+        parsed: bytes,
+        earlier: bytes,
+        moved: int,
+        newest: Sequence[tuple[Any, Any]],
+        body: StreamReader | None,
     ) -> int:
-        """The bytes behind the last whole request or body; empty lines between requests do not count."""
-        if fresh:
-            newest = [self._messages[-at] for at in range(fresh, 0, -1)]
+        """The bytes behind the last whole request; empty lines between requests do not count."""
+        if newest:
             rest = behind(parsed, earlier, moved, newest)
         elif body is None:
             rest = len(parsed)
@@ -212,14 +216,29 @@ class HttpInput(PacedInput):
             rest = len(parsed) - moved
         return len(parsed[-rest:].lstrip(b"\r\n")) if rest else 0
 
-    def _whole(self) -> None:
+    def _ended(self, parsed: bytes, rest: int, fresh: int) -> None:
+        """The latest request is whole, and so much has come behind it."""
+        full = len(self._messages) >= self._max_msg_queue_size
+        self._unparsed = parsed[len(parsed) - rest :] if rest and full else b""
+        if not rest and not fresh and not self.held:
+            return
+        self._beside = 0 if self.final is None else self._beside
+        if rest and not full:
+            self._part(rest)
+        else:
+            self._count()
+
+    def _whole(self, parsed: bytes, newest: Sequence[tuple[Any, Any]]) -> None:
         """At least one head is whole."""
-        self._latest = self._messages[-1]
+        self._latest = newest[-1]
         self._body = self._latest[1]
         self._beside = self._head = 0
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+        most = self._settings.max_header_bytes
+        if len(parsed) > most and any(head_size(message) > most for message, _ in newest):
+            self._refuse_head()  # it has come as a whole, behind a request or a body
 
     def _part(self, size: int) -> None:
         """A head goes on."""
@@ -230,41 +249,28 @@ class HttpInput(PacedInput):
         if self._head > self._settings.max_header_bytes:
             self._refuse_head()
 
-    def _arrives(self, data: bytes, moved: int, fresh: int) -> None:
-        """A body goes on."""
-        if self._reading_paused and getattr(self._latest[0], "method", "") in _BODILESS:
-            self._unwanted(
-                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "the body of a request that needs none is too large"
-            )
-        elif data and not fresh and (self._beside or moved < len(data)):
+    def _goes_on(self, data: bytes, moved: int, fresh: int) -> None:
+        """The latest request's body goes on."""
+        if data and not fresh and (self._beside or moved < len(data)):
             self._aside(len(data), moved)
-        elif fresh or self.held or self._unparsed or len(self._messages) > 1:
+        elif fresh or self.held or len(self._messages) > 1:
             self._count()
+
+    def _is_unwanted(self, requests: Iterable[tuple[Any, Any]]) -> bool:
+        """Whether one of these requests has a long body and needs none; the connection ends then."""
+        for message, body in requests:
+            if getattr(body, "_size", 0) > _LARGE and getattr(message, "method", "") in _BODILESS:
+                text = "the body of a request that needs none is too large"
+                self._refuse_body(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, text, message, body)
+                return True
+        return False
 
     def _count_unread(self) -> None:
         # Of several requests that wait, the bodies are counted with their heads.
         try:
             self.unread.count(self._body if len(self._messages) < 2 else None)
         except OverBudget as error:
-            self._unwanted(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
-
-    def _unwanted(self, status: HTTPStatus, text: str, *, unparsed: bool = False) -> None:
-        """End the connection: it would keep a body that nobody reads for as long as its request takes."""
-        if self._force_close:
-            return
-        self._tell(status, text)
-        request, body, transport = self._current_request, self._body, self.transport
-        under_way = len(self._messages) + (request is not None)
-        # Unparsed data behind a whole request is another one's: it must not get that one's answer.
-        if unparsed and (not under_way or body is None or body.is_eof()):
-            alone, body = under_way == 0, None
-        else:
-            alone = under_way == 1
-        if transport is not None and alone and (request is None or not request.writer.output_size):
-            transport.write(refusal(status, text))
-            if body is not None:  # whose handler may run on until the connection has ended
-                body.set_exception(web.RequestPayloadError(text))
-        self.force_close()
+            self._refuse_body(HTTPStatus.SERVICE_UNAVAILABLE, str(error), *self._latest)
 
     def _count(self) -> None:
         held, most = self._head + self._beside + len(self._unparsed), self._settings.max_header_bytes
@@ -295,22 +301,21 @@ class HttpInput(PacedInput):
 
     # -- trailers ---------------------------------------------------------------------------------
 
-    def _begins_chunked(self, fresh: int) -> bool:
+    def _begins_chunked(self, newest: Sequence[tuple[Any, Any]]) -> bool:
         """Whether one of the latest requests has a chunked body; the connection's bodies are followed from then on."""
-        found = any(getattr(self._messages[-at][0], "chunked", False) for at in range(1, fresh + 1))
+        found = any(getattr(message, "chunked", False) for message, _ in newest)
         if found:
             self._trailers = Trailers()
         return found
 
-    def _follow(self, data: bytes, moved: int, fresh: int) -> None:
+    def _follow(self, parsed: bytes, earlier: bytes, moved: int, newest: Sequence[tuple[Any, Any]]) -> None:
         """Find out whether a request of these is the last one that can be served."""
-        newest = [self._messages[-at] for at in range(fresh, 0, -1)]
         if self.final is None and self._trailers is not None:
-            self.final = self._trailers.follow(data, self._earlier, moved, newest)
+            self.final = self._trailers.follow(parsed, earlier, moved, newest)
         if self.final is None and self._upgraded:
             self.final = self._latest  # aiohttp parses what comes next by itself, where it is not followed
-        if fresh and self._body is not None and not self._body.is_eof():
-            own = behind(data, self._earlier, moved, newest[:-1])
+        if newest and self._body is not None and not self._body.is_eof():
+            own = behind(parsed, earlier, moved, newest[:-1])
             self._beside = max(0, own - self._body.total_bytes)
             self._count()
         if self.final is not None:
@@ -320,9 +325,6 @@ class HttpInput(PacedInput):
 
     def _aside(self, size: int, moved: int) -> None:
         """Count what has come with an open body and is no part of it: sizes of chunks, trailers."""
-        if self._reading_paused:
-            self._count()
-            return  # the parser has not seen it yet
         trailing = self.final is not None or not moved
         self._beside = max(0, size - moved) + (self._beside if trailing else 0)
         self._count()
@@ -350,32 +352,6 @@ class HttpInput(PacedInput):
             f"the request's headers did not arrive within {self._settings.header_timeout:g} s "
             "(`connections.header_timeout`)",
         )
-
-    def _refuse(self, status: HTTPStatus, text: str) -> None:
-        """Answer, unless another answer is under way, and end the connection."""
-        transport = self.transport
-        if self._close or transport is None:
-            return
-        waits = self._waiter is not None and not self._waiter.done()
-        idle = waits or not self._request_count  # a request may have been taken and not begun yet
-        self._close = True  # what comes is no longer read
-        if not idle:
-            if self._body is not None and not self._body.is_eof():
-                self._lingering_time = 0.0
-                self._body.set_exception(web.RequestPayloadError(text))
-            return  # it ends after the requests that are in progress
-        self._tell(status, text)
-        transport.write(refusal(status, text))
-        if transport.can_write_eof():
-            # Closing it now would reset it while the client writes, and take the answer away from him.
-            transport.write_eof()
-            self._head_timer = self._loop.call_later(1.0, self.force_close)
-        else:
-            self.force_close()
-
-    def _tell(self, status: int, text: str) -> None:
-        peer = self.transport.get_extra_info("peername") if self.transport is not None else None
-        self._told(status, f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else self.slot.caller, text)
 
     def _forget(self) -> None:
         """Nothing of it is held any more."""

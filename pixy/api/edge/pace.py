@@ -28,48 +28,91 @@ class Pace:
 
     Args:
         clock: seconds.
-        batch: requests that have waited and begin in one turn.
+        batch: requests that have waited and begin in one turn, if that takes no longer than :data:`TURN`.
     """
 
     def __init__(self, clock: Callable[[], float], batch: int = BATCH) -> None:
         self._clock = clock
         self._batch = batch
         self._began: float | None = None
+        """When the first request of this turn began."""
+        self._turns = False
+        """Whether another turn is to come."""
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+        self._late: list[tuple[str, asyncio.Future[None]]] = []
+        """Those for whom there was no time in this turn."""
+        self.arrived = 0
+        """How many times something has arrived since the last turn with steps; whoever parses it counts."""
 
     def enter(self, caller: str) -> asyncio.Future[None] | None:
-        """Begin a request; or return what to wait for before.
+        """Begin a request; or return what :meth:`wait` takes.
 
         Args:
             caller: the address, as nobody is recognized yet; with :data:`PROBE` before it for a probe.
         """
-        began = self._began
-        if began is None:  # the first of this turn
-            self._began = self._clock()
-            asyncio.get_running_loop().call_soon(self._next)
-            return None
-        if not self._waiting and self._clock() - began < TURN:
-            return None
+        if not self._waiting and not self._late:
+            began = self._began
+            if began is None:
+                self._begin()
+                return None
+            if self._clock() - began < TURN:
+                return None
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(caller, deque()).append(turn)
         return turn
 
+    async def wait(self, turn: asyncio.Future[None], caller: str) -> None:
+        """Wait for the turn of a request.
+
+        Args:
+            turn: as returned by :meth:`enter`.
+            caller: as told there.
+        """
+        again: asyncio.Future[None] | None = turn
+        while again is not None:
+            await again
+            again = self.again(caller)
+
+    def again(self, caller: str) -> asyncio.Future[None] | None:
+        """Begin a request that has waited; or, if others of this turn have taken long, return what it has to wait for once more."""
+        began = self._began
+        if began is None:
+            self._begin()
+            return None
+        if self._clock() - began < TURN:
+            return None
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._late.append((caller, turn))
+        return turn
+
+    def _begin(self) -> None:
+        """The first request of this turn begins."""
+        self._began = self._clock()
+        if not self._turns:
+            self._turns = True
+            asyncio.get_running_loop().call_soon(self._next)
+
     def _next(self) -> None:
-        """A turn of the loop begins: let some of those who wait begin, caller by caller."""
-        left = self._batch
-        while self._waiting and left:
-            caller, queue = self._waiting.popitem(last=False)
+        """A turn of the loop begins: let some of those who wait begin, caller by caller; first those who were late."""
+        waiting, left = self._waiting, self._batch
+        self._began, self.arrived = None, 0
+        if self._late:
+            for caller, turn in reversed(self._late):
+                waiting.setdefault(caller, deque()).appendleft(turn)
+                waiting.move_to_end(caller, last=False)
+            self._late.clear()
+        if not waiting:
+            self._turns = False
+            return
+        while waiting and left:
+            caller, queue = waiting.popitem(last=False)
             turn = queue.popleft()
             if queue:
-                self._waiting[caller] = queue
+                waiting[caller] = queue
             if not turn.done():  # else the client has gone
                 turn.set_result(None)
                 left -= 1
-        if self._waiting:
-            self._began = self._clock()
-            asyncio.get_running_loop().call_soon(self._next)
-        else:
-            self._began = None
+        asyncio.get_running_loop().call_soon(self._next)
 
 
 __all__ = ["BATCH", "PROBE", "STEPS", "TURN", "Pace"]

@@ -10,21 +10,23 @@ times as long there as in a large one.
 from __future__ import annotations
 
 import asyncio
-from abc import abstractmethod
 from collections import deque
 from http import HTTPStatus
 from typing import Any, Final
 
-from aiohttp.streams import StreamReader
-from aiohttp.web_protocol import RequestHandler
+from aiohttp import web
 
-from pixy.api.edge.budget import Share
+from pixy.api.edge.connections import Slot
 from pixy.api.edge.pace import Pace
-from pixy.api.edge.unread import FREE
+from pixy.api.edge.refusals import Refused
+from pixy.api.edge.refusing import Refusing
+from pixy.api.edge.unread import FREE, Unread
 from pixy.errors import OverBudget
 
 QUICK: Final = 1024
-"""Bytes that never wait."""
+"""Bytes that wait only if much else arrives, of which others are parsed first."""
+AT_ONCE: Final = 128
+"""How often so little is parsed before it is looked whether others have to have their turn: 2 or 3 ms."""
 _LINES: Final = 128
 """Line ends of data that is parsed as a whole. A chunk has two, a head some ten."""
 PIECE: Final = 4096
@@ -45,22 +47,27 @@ def _has_many_lines(data: bytes) -> bool:
     return True
 
 
-class PacedInput(RequestHandler):
+class PacedInput(Refusing):
     """A connection whose data is parsed by :meth:`data_received`, at once or in its turn.
 
     Args:
         server: aiohttp's.
+        slot: its place among all connections; its caller's turn it is.
+        refused: told of what is refused.
         steps: gives turns.
-        caller: whose turn it is.
-        kept: counts the bytes that wait.
+        unread: counts the bytes that wait.
         options: aiohttp's.
     """
 
-    def __init__(self, server: Any, steps: Pace, caller: str, kept: Share, **options: Any) -> None:
-        super().__init__(server, **options)
+    def __init__(
+        self, server: web.Server, slot: Slot, refused: Refused, steps: Pace, unread: Unread, **options: Any
+    ) -> None:
+        super().__init__(server, slot, refused, **options)
         self._steps = steps
-        self._turn_of = caller
-        self._kept_bytes = kept
+        self._turn_of = slot.caller
+        self.unread = unread
+        self._latest: tuple[Any, Any] = (None, None)
+        """The latest request and its body."""
         self.kept: deque[bytes] = deque()
         """What has arrived and waits."""
         self._begin = 0
@@ -69,8 +76,6 @@ class PacedInput(RequestHandler):
         """Whether that one has many lines."""
         self._turn: asyncio.Future[None] | None = None
         self._feeding = False
-        self._body: StreamReader | None = None
-        """The body of the latest request; its end begins the next head."""
         self._chunks = 0
         """Its chunks that have been parsed."""
 
@@ -86,22 +91,31 @@ class PacedInput(RequestHandler):
         if self._close or self._force_close:
             return True  # aiohttp would drop it
         if not self.kept and not (lines and _has_many_lines(data)):
-            if len(data) <= FREE:
+            if len(data) <= FREE and self._steps.arrived <= AT_ONCE:
                 return False
             turn = self._steps.enter(self._turn_of)
             if turn is None:
                 return False
             self._wait(turn)
         try:
-            self._kept_bytes.take(len(data))
+            self.unread.keep(len(data))
         except OverBudget as error:
             self._drop_kept()
-            self._unwanted(HTTPStatus.SERVICE_UNAVAILABLE, str(error), unparsed=True)
+            if self._body is None or self._body.is_eof():
+                self._refuse_unparsed(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+            else:
+                self._refuse_body(HTTPStatus.SERVICE_UNAVAILABLE, str(error), *self._latest)
             return True
         self.kept.append(data)
         if self._turn is None and not self._stopped:
             self._go_on()
         return True
+
+    async def take_turn(self) -> None:
+        """Wait until a request of this connection may do what takes a while."""
+        turn = self._steps.enter(self._turn_of)
+        if turn is not None:
+            await self._steps.wait(turn, self._turn_of)
 
     @property
     def _stopped(self) -> bool:
@@ -118,6 +132,10 @@ class PacedInput(RequestHandler):
             return
         self._turn = None
         if self.kept and not self._stopped:
+            again = self._steps.again(self._turn_of)
+            if again is not None:
+                self._wait(again)
+                return
             self._feed()
         self._go_on()
 
@@ -147,7 +165,7 @@ class PacedInput(RequestHandler):
         if self._begin >= len(data):
             self.kept.popleft()
             self._begin = 0
-        self._kept_bytes.give_back(len(piece))
+        self.unread.parsed(len(piece))
         self._feeding = True
         try:
             self.data_received(piece)
@@ -172,7 +190,7 @@ class PacedInput(RequestHandler):
             turn.cancel()
         self.kept.clear()
         self._begin = 0
-        self._kept_bytes.give_back()
+        self.unread.parsed(self.unread.kept)
 
     # -- chunks -----------------------------------------------------------------------------------
 
@@ -197,20 +215,6 @@ class PacedInput(RequestHandler):
                 f"the body's chunks are too small: those of a body with more than {MOST_SMALL_CHUNKS} have at least "
                 f"{LEAST_CHUNK} bytes on average",
             )
-
-    @abstractmethod
-    def _unwanted(self, status: HTTPStatus, text: str, *, unparsed: bool = False) -> None:
-        """End the connection, which would hold too much.
-
-        Args:
-            status: for the request that sends it, if it can be told.
-            text: for it.
-            unparsed: whether that is in data which has not been parsed.
-        """
-
-    @abstractmethod
-    def _refuse(self, status: HTTPStatus, text: str) -> None:
-        """Answer, unless another answer is under way, and end the connection."""
 
 
 __all__ = ["LEAST_CHUNK", "MOST_SMALL_CHUNKS", "PIECE", "QUICK", "PacedInput"]

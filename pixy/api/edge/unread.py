@@ -1,4 +1,4 @@
-"""The bodies that have arrived on a connection while nobody reads them, counted in the byte budget.
+"""What has arrived on a connection and nobody reads yet, counted in the byte budget: bodies, and data that is not parsed.
 
 A body is counted for its request once its handler reads it. Until then it is counted here: the request waits for its turn,
 or for its caller to be recognized, or its handler reads no body at all. What comes after the handler has ended is dropped.
@@ -25,11 +25,13 @@ class Unread:
         share: the connection's part of the byte budget.
     """
 
-    __slots__ = ("_dropped", "_latest", "_taken", "served", "share")
+    __slots__ = ("_dropped", "_latest", "_taken", "kept", "served", "share")
 
     def __init__(self, share: Share) -> None:
         self.share = share
         """Holds what is counted now."""
+        self.kept = 0
+        """Bytes of it that wait to be parsed."""
         self.served: StreamReader | None = None
         """The body of the request that is served, until somebody reads it."""
         self._latest: StreamReader | None = None
@@ -51,15 +53,26 @@ class Unread:
         size = 0 if served is None else self._size(served)
         if latest is not None and latest is not served:
             size += self._size(latest)
-        more = (size if size > FREE else 0) - self.share.held
+        more = (size if size > FREE else 0) + self.kept - self.share.held
         if more > 0:
             self.share.take(more)
         elif more < 0:
             self.share.give_back(-more)
 
-    def reads(self, body: StreamReader) -> None:
-        """From now on the handler reads and counts a body."""
+    def keep(self, size: int) -> None:
+        """Count data that waits to be parsed. Raises OverBudget, and then counts as much as before."""
+        self.share.take(size)
+        self.kept += size
+
+    def parsed(self, size: int) -> None:
+        """Some of that data waits no longer."""
+        self.share.give_back(size)
+        self.kept -= size
+
+    def reads(self, body: StreamReader, share: Share) -> None:
+        """From now on the handler reads a body, and counts it in a share of its own."""
         self.served, self._taken = None, body
+        self.share.goes_with(share)
         if self.share.held:
             self.count(self._latest)
 
@@ -74,6 +87,8 @@ class Unread:
         """The connection has ended."""
         self.served = self._latest = self._taken = self._dropped = None
         self.share.give_back()
+        self.share.goes_alone()
+        self.kept = 0
 
     def _size(self, body: StreamReader) -> int:
         if body is not self._taken:

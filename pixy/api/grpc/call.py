@@ -49,7 +49,7 @@ class GrpcCall:
         """See :class:`pixy.api.batch_handlers.LongCall`."""
         turn = self._steps.enter(self._caller)
         if turn is not None:
-            await turn
+            await self._steps.wait(turn, self._caller)
 
 
 __all__ = ["GrpcCall"]

@@ -120,9 +120,10 @@ class Gate:
         self.begun += 1
         peer = context.peer()
         caller = address = address_of_peer(peer)
-        turn = self._pace.enter(PROBE + address if public else address)
+        who = PROBE + address if public else address
+        turn = self._pace.enter(who)
         if turn is not None:
-            await _wait(context, lambda: turn, self._begin, address)
+            await _wait(context, functools.partial(self._pace.wait, turn, who), self._begin, address)
         if not public and self._guard is not None:
             try:
                 later = recognize(self._guard, context, peer)

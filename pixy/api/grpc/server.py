@@ -21,7 +21,7 @@ from pixy.api.grpc.health import NAME as HEALTH, Health
 from pixy.api.handlers import Handler, Handlers
 from pixy.api.listener import Listener, split_address
 from pixy.api.not_found import NotFound
-from pixy.api.parts import check_records, parser
+from pixy.api.parts import LONG, check_records, parser
 from pixy.api.tls import ServerTls
 from pixy.auth.limits import whole_seconds
 from pixy.config.model import Connections
@@ -149,6 +149,8 @@ def _bind(request_class: Any, handler: Handler, name: str, edge: Edge) -> Behavi
 
     async def answered(raw: bytes, context: Any, caller: str, share: Share | None = None) -> bytes:
         # Parsed here, because grpc answers INTERNAL for bytes that it cannot parse.
+        if len(raw) > LONG and (turn := steps.enter(caller)) is not None:
+            await steps.wait(turn, caller)
         try:
             request = parse(raw)
             if share is not None and many:

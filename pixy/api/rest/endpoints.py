@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
 from aiohttp import web
 
 from pixy import errors
 from pixy.api.batch_handlers import record_headers
+from pixy.api.edge.http_input import HttpInput
 from pixy.api.handlers import CONFIG_VERSION
+from pixy.api.limits import STEP
 from pixy.api.rest import go_json, params
 from pixy.api.rest.admin_endpoints import AdminEndpoints, StatusEndpoint
 from pixy.api.rest.params import Params
@@ -182,9 +184,16 @@ class Endpoints:
         body = await self._read_body(request, _MAX_OFFSETS_BODY, "Failed to read the request: err=({})")
         group = Params(query_of(request), body if is_form else b"").group()
         params.check_size(body)
-        offsets = params.set_offsets_body(go_json.parse(body))
+        offsets: dict[
+            int, tuple[int, int, str]
+        ] = {}  # a later element for a partition replaces an earlier one
+        for at, element in enumerate(params.offsets_of(go_json.parse(body)), 1):
+            offset = params.offset_of(element)
+            offsets[offset[0]] = offset
+            if at % STEP == 0:
+                await cast(HttpInput, request.protocol).take_turn()
         try:
-            await cluster.set_offsets(match.topic, group, offsets)
+            await cluster.set_offsets(match.topic, group, tuple(offsets.values()))
         except errors.UnknownTopic as error:
             return respond_error(error, UNKNOWN_TOPIC)
         return respond(EMPTY)

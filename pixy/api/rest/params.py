@@ -134,35 +134,35 @@ def record_headers(headers: Iterable[tuple[str, str]]) -> list[tuple[str, bytes]
     return found
 
 
-def set_offsets_body(document: Any) -> tuple[tuple[int, int, str], ...]:
-    """Convert the body of a set-offsets request to (partition, offset, metadata) tuples.
-
-    A later element for the same partition replaces an earlier one.
-
-    Raises:
-        InvalidParameter: with Go's text for a value of the wrong type, or there are too many elements.
-    """
+def offsets_of(document: Any) -> list[Any]:
+    """Return the elements of the body of a request to set offsets. Raises InvalidParameter, as :func:`offset_of` does."""
     if document is None:
-        return ()
+        return []
     if not isinstance(document, list):
         raise _cannot(document, "Go value of type []httpsrv.partitionInfo")
     if len(document) > MOST_OFFSETS:
         raise _too_many()
-    offsets: dict[int, tuple[int, int, str]] = {}
-    for element in document:
-        if element is None:
-            element = {}  # noqa: PLW2901
-        if not isinstance(element, dict):
-            raise _cannot(element, "Go value of type httpsrv.partitionInfo")
-        # Go ignores the case of field names.
-        fields = {str(name).lower(): value for name, value in element.items()}
-        partition = _int_field(fields, "partition", "int32", _INT32)
-        offset = _int_field(fields, "offset", "int64", _INT64)
-        metadata = fields.get("metadata")
-        if metadata is not None and not isinstance(metadata, str):
-            raise _cannot(metadata, "Go struct field partitionInfo.metadata of type string")
-        offsets[partition] = (partition, offset, printable_metadata(metadata or ""))
-    return tuple(offsets.values())
+    return document
+
+
+def offset_of(element: Any) -> tuple[int, int, str]:
+    """Convert such an element to partition, offset and metadata.
+
+    Raises:
+        InvalidParameter: with Go's text for a value of the wrong type, or there are too many elements.
+    """
+    if element is None:
+        element = {}
+    if not isinstance(element, dict):
+        raise _cannot(element, "Go value of type httpsrv.partitionInfo")
+    # Go ignores the case of field names.
+    fields = {str(name).lower(): value for name, value in element.items()}
+    partition = _int_field(fields, "partition", "int32", _INT32)
+    offset = _int_field(fields, "offset", "int64", _INT64)
+    metadata = fields.get("metadata")
+    if metadata is not None and not isinstance(metadata, str):
+        raise _cannot(metadata, "Go struct field partitionInfo.metadata of type string")
+    return partition, offset, printable_metadata(metadata or "")
 
 
 def check_size(body: bytes) -> None:

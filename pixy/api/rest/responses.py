@@ -97,7 +97,7 @@ async def read_body(request: web.BaseRequest, limit: int, failed: str) -> bytes:
         InvalidParameter: the connection broke, or the body is malformed.
     """
 
-    share = request.get(SHARE)
+    share = request[SHARE]
 
     def promised(total: int) -> None:
         if total > limit:
@@ -105,11 +105,11 @@ async def read_body(request: web.BaseRequest, limit: int, failed: str) -> bytes:
 
     def grows(total: int) -> None:
         promised(total)
-        if share is not None and total > SMALL and total > share.held:
+        if total > SMALL and total > share.held:
             share.take(total - share.held)
 
     try:
-        return await bodies.read(request, grows, promised)
+        return await bodies.read(request, share, grows, promised)
     except (bodies.UnreadableBody, ConnectionError) as error:
         raise errors.InvalidParameter(failed.format(error)) from error
 

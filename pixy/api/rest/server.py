@@ -74,6 +74,10 @@ _SHARED = frozenset({"", "!", "topic", "topics", "create_topic", "alter_topic", 
 
 _PROBES = frozenset({"/_ping", "/healthy", "/ready"})
 
+_LONGEST_PATH = 8192
+"""Characters of a path, percent-encoded: a cluster, a topic, a group and an instance of all that they may have take fewer."""
+_TOO_LONG = f"the path is too long, at most {_LONGEST_PATH} characters are read"
+
 Matched = router.Match | router.Redirect | V1Match | ApiError
 
 
@@ -178,9 +182,12 @@ class RestServer(Listener):
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         path, share = _path(request), address_share(request)
-        turn = self._edge.pace.enter(PROBE + share if path in self._immediate else share)
+        who = PROBE + share if path in self._immediate else share
+        turn = self._edge.pace.enter(who)
         if turn is not None:
-            await turn
+            await self._edge.pace.wait(turn, who)
+        if len(path) > _LONGEST_PATH:
+            return respond(to_json({"error": _TOO_LONG}), 414)
         match = self._match(request, path)
         problem = self._edge.browsers.problem(request, path, self._inode is None)
         if problem:

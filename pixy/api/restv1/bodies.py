@@ -22,6 +22,8 @@ _GUNZIP_ON_LOOP = 64 * 1024
 """Bytes of a body that is decompressed on the loop: a longer one may be much to read, though nothing comes out of it."""
 _GUNZIP_STEP = 256 * 1024
 """Bytes that come out there, in less than a millisecond; what is more comes out step by step, in a thread."""
+_LONG = 2 << 20
+"""Bytes of a body whose reading takes a turn of its own."""
 _MOST_MEMBERS = 32
 """Members of a gzip body; after each one, the rest of the body is copied."""
 _RATIO_FROM = 1 << 20
@@ -56,12 +58,16 @@ async def read(request: web.BaseRequest, config: Rest, share: Share) -> bytes:
             share.take(total - share.held)
 
     try:
-        body = await reading.read(request, grows, promised)
+        body = await reading.read(request, share, grows, promised)
     except reading.UnreadableBody as error:
         raise ApiError(errors.BAD_REQUEST, f"failed to read the body: {error}") from error
     if compressed and body:
         body = await gunzip(body, config, share)
-    # Counting takes a millisecond for 16 MiB. Parsing takes seconds for a body of empty objects.
+    if len(body) > _LONG:
+        await asyncio.sleep(
+            0
+        )  # putting the pieces of 16 MiB together takes some milliseconds, and counting as many
+    # Parsing takes seconds for a body of empty objects.
     if body.count(b"{") > _OBJECTS_PER_RECORD * config.max_request_records:
         raise too_many(config)
     return body

@@ -103,9 +103,15 @@ class Call:
 
     async def give_way(self) -> None:
         """Let other requests have their turn."""
-        turn = self.steps.enter(shares.caller.get())
+        caller = shares.caller.get()
+        turn = self.steps.enter(caller)
         if turn is not None:
-            await turn
+            await self.steps.wait(turn, caller)
+
+    async def begin_turn(self) -> None:
+        """Let other requests have their turn, also if this one has not lasted long: what follows takes milliseconds."""
+        await asyncio.sleep(0)
+        await self.give_way()
 
     # -- the request ------------------------------------------------------------------------------
 

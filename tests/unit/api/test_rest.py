@@ -19,6 +19,10 @@ from pixy.api.rest.router import METHOD_NOT_ALLOWED, NOT_FOUND, Match, Redirect,
 from pixy.errors import InvalidParameter
 
 
+def _set_offsets_body(document: object) -> tuple[tuple[int, int, str], ...]:
+    return tuple({each[0]: each for each in map(params.offset_of, params.offsets_of(document))}.values())
+
+
 @pytest.mark.parametrize(
     ("method", "path", "expected"),
     [
@@ -222,7 +226,7 @@ def test_go_s_json_errors(body: bytes, text: str) -> None:
 @given(st.binary(max_size=80))
 def test_any_bytes_are_json_or_a_clear_error(body: bytes) -> None:
     try:
-        params.set_offsets_body(go_json.parse(body))
+        _set_offsets_body(go_json.parse(body))
     except InvalidParameter as error:
         assert str(error).startswith("Failed to parse the request: err=(")
 
@@ -238,7 +242,7 @@ def test_any_bytes_are_json_or_a_clear_error(body: bytes) -> None:
 )
 def test_any_document_is_offsets_or_a_clear_error(document: object) -> None:
     try:
-        offsets = params.set_offsets_body(document)
+        offsets = _set_offsets_body(document)
     except InvalidParameter as error:
         assert "json: cannot unmarshal" in str(error)
         return
@@ -246,7 +250,7 @@ def test_any_document_is_offsets_or_a_clear_error(document: object) -> None:
 
 
 def test_set_offsets_body() -> None:
-    assert params.set_offsets_body(
+    assert _set_offsets_body(
         [
             {"partition": 0, "offset": 1100, "metadata": "A100", "lag": "ignored"},
             {"Partition": 1},
@@ -254,7 +258,7 @@ def test_set_offsets_body() -> None:
             {"partition": 0, "offset": -2},
         ]
     ) == ((0, -2, ""), (1, 0, ""))
-    assert params.set_offsets_body(None) == ()
+    assert _set_offsets_body(None) == ()
 
 
 @pytest.mark.parametrize(
@@ -280,7 +284,7 @@ def test_set_offsets_body() -> None:
 )
 def test_set_offsets_type_errors(document: object, text: str) -> None:
     with pytest.raises(InvalidParameter) as caught:
-        params.set_offsets_body(document)
+        _set_offsets_body(document)
     assert text in str(caught.value)
 
 

@@ -10,7 +10,10 @@ import pytest
 from aiohttp import web
 
 from pixy.api.edge.budget import Budget
+from pixy.api.edge.pace import Pace
 from pixy.api.rest import router, server
+from pixy.api.rest.endpoints import Endpoints
+from pixy.api.rest.render import to_json
 from pixy.api.rest.responses import respond
 from pixy.api.rest.server import RestServer
 from pixy.api.restv1.app import make_routes
@@ -116,3 +119,37 @@ def test_probes_below_the_prefix_begin_at_once_too() -> None:
 async def test_a_short_answer_is_left_to_aiohttp() -> None:
     world = World(b"x" * 1024)
     assert not (await world.ask(router.route("GET", "/topics"))).prepared and world.budget.most == 0
+
+
+async def test_a_path_that_is_too_long_is_not_looked_at() -> None:
+    """Decoding it takes some ten milliseconds, also for callers without credentials."""
+    world = World(b"")
+    world.listener._edge.pace = Pace(lambda: 0.0)
+    world.listener._immediate = frozenset()
+    world.listener._match = None
+    request: Any = Request()
+    request.protocol, request.raw_path = None, "/topics/" + "%FF" * 3000 + "?group=g"
+    answer = await world.listener._answer(request)
+    assert answer.status == 414 and b"at most 8192 characters" in cast(bytes, answer.body)
+
+
+async def test_others_have_their_turn_while_offsets_are_converted() -> None:
+    turns, taken = 0, list[Any]()
+
+    async def take_turn() -> None:
+        nonlocal turns
+        turns += 1
+
+    async def read_body(*_args: Any) -> bytes:
+        return to_json([{"partition": at % 4000, "offset": at} for at in range(8000)])
+
+    async def set_offsets(*args: Any) -> None:
+        taken.extend(args[2])
+
+    endpoints: Any = object.__new__(Endpoints)
+    endpoints._read_body = read_body
+    request: Any = Request("POST")
+    request.raw_path, request.protocol = "/topics/t/offsets?group=g", SimpleNamespace(take_turn=take_turn)
+    cluster: Any = SimpleNamespace(set_offsets=set_offsets)
+    await endpoints._set_offsets(request, router.Match("set_offsets", "", "t"), cluster)
+    assert turns == 8 and taken == [(at, at + 4000, "") for at in range(4000)]

@@ -17,15 +17,17 @@ class Clock:
         return self.now
 
 
-async def _flood(clock: Clock, count: int) -> tuple[Pace, list[str], list[asyncio.Task[None]]]:
+async def _flood(
+    clock: Clock, count: int, takes: float = 0.001
+) -> tuple[Pace, list[str], list[asyncio.Task[None]]]:
     pace, begun = Pace(clock), list[str]()
 
     async def request(caller: str) -> None:
         turn = pace.enter(caller)
         if turn is not None:
-            await turn
+            await pace.wait(turn, caller)
         begun.append(caller)
-        clock.now += 0.001
+        clock.now += takes if caller == "hostile" else 0.0001
 
     tasks = [asyncio.create_task(request("hostile")) for _ in range(count)]
     await asyncio.sleep(0)
@@ -56,3 +58,26 @@ async def test_clients_that_have_gone_take_no_turn() -> None:
     assert begun.count("honest") == 1 and begun.count("hostile") < 50
     await asyncio.sleep(0)
     assert not pace._waiting and pace._began is None
+
+
+async def test_of_requests_that_take_long_few_begin_in_a_turn() -> None:
+    """However many wait: each of them may be all that a turn has time for."""
+    _, begun, tasks = await _flood(Clock(), 200, takes=0.004)
+    before, turns = len(begun), 0
+    while not all(task.done() for task in tasks):
+        await asyncio.sleep(0)
+        turns += 1
+        assert len(begun) - before <= 3
+        before = len(begun)
+        assert turns < 1000
+    assert len(begun) == 201 and begun.index("honest") <= 8
+
+
+async def test_who_was_late_is_first_in_the_next_turn() -> None:
+    clock = Clock()
+    _, begun, tasks = await _flood(clock, 30, takes=TURN)
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert begun.count("honest") == 1
+    await asyncio.gather(*tasks)
+    assert begun.count("hostile") == 30

@@ -46,7 +46,10 @@ class World:
             return web.Response(status=404)
         try:
             body = await bodies.read(
-                request, lambda size: self.read.append((size, self.budget.held)), lambda _promised: None
+                request,
+                self.budget.share("a"),
+                lambda size: self.read.append((size, self.budget.held)),
+                lambda _promised: None,
             )
         except bodies.UnreadableBody as error:
             return web.Response(status=400, text=str(error))
