@@ -6,6 +6,7 @@ again record by record, to report the bad records and to write the others; so is
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Annotated, Any, cast
 
@@ -16,6 +17,7 @@ from msgspec import Meta, Raw, Struct
 from pixy.api.limits import STEP
 from pixy.api.restv1 import bodies, embedded, errors
 from pixy.api.restv1.call import Call
+from pixy.api.restv1.divided import PIECE, Undivided, divided
 from pixy.api.restv1.errors import ApiError, entry_code
 from pixy.api.restv1.routes import Route, Routes
 from pixy.engine.produce import pending_records as engine
@@ -85,6 +87,7 @@ class _Answer(Struct, gc=False):
 
 _strict = msgspec.json.Decoder(_Request)
 _loose = msgspec.json.Decoder(_LooseRequest)
+_parse_list = msgspec.json.Decoder(list[_LooseRecord]).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -133,21 +136,59 @@ def _pairs(headers: list[_Header] | None) -> Any:
 
 
 async def _decode_each(body: bytes, call: Call) -> list[Record | ApiError]:
-    negotiated = call.negotiated
-    if len(body) > _LONG:
-        await call.give_way()  # parsing it takes longer than other steps: one in a turn
-    if negotiated.request_format == "json":
+    decoded = await _decode_pieces(body, call) if len(body) > PIECE else None
+    if decoded is None:
+        decoded = await _decode_whole(body, call)
+    if all(isinstance(each, ApiError) for each in decoded):
+        raise decoded[0]  # type: ignore[misc]
+    return decoded
+
+
+async def _decode_pieces(body: bytes, call: Call) -> list[Record | ApiError] | None:
+    """Parse and decode a long body piece by piece; None: it has to be parsed as a whole."""
+    decoded: list[Record | ApiError] = []
+    parse = _parse_json if call.negotiated.request_format == "json" else _parse_list
+    await call.begin_turn()
+    try:
+        for records in divided(body, parse):
+            if len(decoded) + len(records) > call.config.max_request_records:
+                raise bodies.too_many(call.config)
+            await _decode_some(records, call, decoded)
+            await call.begin_turn()
+    except Undivided:
+        return None
+    _check_count(decoded, call)
+    return decoded
+
+
+async def _decode_whole(body: bytes, call: Call) -> list[Record | ApiError]:
+    if len(body) > PIECE:
+        await call.begin_turn()  # it takes up to some tens of milliseconds
+    if call.negotiated.request_format == "json":
         try:
-            body.decode()  # the parser does not check strings that it returns as Raw
+            body.decode()
         except UnicodeDecodeError as error:
             raise ApiError(errors.BAD_REQUEST, f"the body is not UTF-8: {error}") from None
-    request = bodies.parse(b"{}" if bodies.is_empty(body) else body, _loose)
-    _check_count(request.records, call)
+    records = bodies.parse(b"{}" if bodies.is_empty(body) else body, _loose).records
+    _check_count(records, call)
+    if len(body) > PIECE:
+        await call.begin_turn()
     decoded: list[Record | ApiError] = []
-    form, v2 = negotiated.request_format, negotiated.request_api == "v2"
-    long = embedded.LONG if form == "binary" else len(body)
+    await _decode_some(records or (), call, decoded)
+    return decoded
+
+
+def _parse_json(piece: bytes) -> list[_LooseRecord]:
+    piece.decode()  # the parser does not check strings that it returns as Raw
+    return _parse_list(piece)
+
+
+async def _decode_some(records: Sequence[_LooseRecord], call: Call, decoded: list[Record | ApiError]) -> None:
+    """Decode records, step by step, and add them to those before."""
+    form, v2 = call.negotiated.request_format, call.negotiated.request_api == "v2"
+    long = embedded.LONG if form == "binary" else sys.maxsize
     step = 0
-    for loose in request.records or ():
+    for loose in records:
         key, value = loose.key, loose.value
         try:
             decoded.append(
@@ -167,13 +208,10 @@ async def _decode_each(body: bytes, call: Call) -> list[Record | ApiError]:
             decoded.append(error)
         except InvalidParameter as error:
             decoded.append(ApiError(errors.INVALID, str(error)))
-        step += 1 + len(loose.headers or ()) + len(value) // _BYTES_PER_STEP
+        step += 1 + len(loose.headers or ()) + (len(key) + len(value)) // _BYTES_PER_STEP
         if step >= STEP:
             step = 0
             await call.give_way()
-    if all(isinstance(each, ApiError) for each in decoded):
-        raise decoded[0]  # type: ignore[misc]
-    return decoded
 
 
 async def produce(call: Call) -> web.StreamResponse:

@@ -7,6 +7,7 @@ import base64
 import binascii
 import itertools
 import json
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ from pixy.api.edge.budget import Budget
 from pixy.api.edge.pace import Pace
 from pixy.api.limits import STEP
 from pixy.api.restv1 import embedded, produce, reads
+from pixy.api.restv1.divided import PIECE
 from pixy.api.restv1.embedded import decode_long, decode_value
 from pixy.api.restv1.errors import ApiError
 from pixy.config.model import Rest
@@ -34,6 +36,10 @@ class Call:
 
     async def give_way(self) -> None:
         self.turns += 1
+
+    async def begin_turn(self) -> None:
+        await asyncio.sleep(0)
+        await self.give_way()
 
 
 async def nothing() -> None:
@@ -58,26 +64,56 @@ async def test_long_bodies_that_come_together_are_parsed_in_different_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ticks, parsed = itertools.count(), list[int]()
-    steps, parse = Pace(lambda: next(ticks) * 0.01, 1), produce.bodies.parse
+    steps, parse = Pace(lambda: next(ticks) * 0.01, 1), produce._parse_list
 
-    def noted(*args: Any) -> Any:
-        parsed.append(turn)
-        return parse(*args)
+    def noted(piece: bytes) -> Any:
+        parsed.append(now)
+        return parse(piece)
 
     async def give_way() -> None:
-        wait = steps.enter("a")
-        if wait is not None:
-            await wait
+        turn = steps.enter("a")
+        if turn is not None:
+            await steps.wait(turn, "a")
 
-    monkeypatch.setattr(produce.bodies, "parse", noted)
+    monkeypatch.setattr(produce, "_parse_list", noted)
     call: Any = Call()
     call.give_way = give_way
-    body, turn = document(3, 0, "QUJD" * 250_000), 0
+    body, now = document(3, 0, "QUJD" * 250_000), 0
     tasks = [asyncio.ensure_future(produce.decode(body, call)) for _ in range(6)]
     while not all(task.done() for task in tasks):
-        turn += 1
+        now += 1
         await asyncio.sleep(0)
-    assert len(parsed) == 6 and max(parsed.count(each) for each in parsed) <= 2
+    assert len(parsed) == 6 * 3 and max(parsed.count(each) for each in parsed) <= 2
+
+
+@pytest.mark.parametrize("form", ["binary", "json"])
+async def test_a_long_body_is_parsed_in_pieces(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces, parse = list[int](), produce._parse_list
+
+    def noted(piece: bytes) -> Any:
+        pieces.append(len(piece))
+        return parse(piece)
+
+    monkeypatch.setattr(produce, "_parse_list", noted)
+    call: Any = Call(form)
+    found = await produce.decode(document(2000, 0, "QUJD" * 1000), call)
+    assert len(found) == 2000 and {each.value for each in found} == {
+        b"ABC" * 1000 if form == "binary" else b'"%s"' % (b"QUJD" * 1000)
+    }
+    assert max(pieces) <= 1.1 * PIECE and len(pieces) >= 7 and call.turns >= len(pieces)
+
+
+async def test_a_long_body_that_is_wrong_has_the_errors_of_a_short_one() -> None:
+    call: Any = Call("json")
+    good = document(2000, 0, "x" * 1000)
+    for bad, text in (
+        (good[:-2] + b',{"value":1,"oops":2}]}', "records[2000]: Object contains unknown field `oops`"),
+        (good[:-1], "the body is not JSON"),
+        (good[:-2] + b',{"value":"\xff"}]}', "the body is not UTF-8"),
+        (document(10_001, 0, "x" * 100), "at most 10000 records are taken"),
+    ):
+        with pytest.raises(ApiError, match=re.escape(text)):
+            await produce.decode(bad, call)
 
 
 async def test_headers_of_a_short_body_are_converted_in_steps() -> None:
