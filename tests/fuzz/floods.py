@@ -28,6 +28,9 @@ _SETTLE = 1.0
 _PING = b"GET /_ping HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 _BOMB = gzip.compress(b'{"records":[' + b"{}," * 1_000_000 + b"{}]}", 9)
 
+_ARRAYS = b'{"records":[{"value":[' + b"[]," * 5_000_000 + b"[]]}]}"
+"""15 MB that are parsed in one piece."""
+
 Opened = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
@@ -62,6 +65,13 @@ class Flood:
             f"Content-Encoding: gzip\r\nContent-Length: {len(_BOMB)}\r\n\r\n"
         )
         await self._ask_again(head.encode() + _BOMB)
+
+    async def _arrays(self) -> None:
+        head = (
+            "POST /topics/flood HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/vnd.kafka.json.v2+json\r\n"
+            f"Content-Length: {len(_ARRAYS)}\r\n\r\n"
+        )
+        await self._ask_again(head.encode() + _ARRAYS)
 
     async def _strangers(self) -> None:
         await self._ask_again(
@@ -105,6 +115,11 @@ class Flood:
 FLOODS: Final = {
     "slow_header": ("1,000 headers that trickle", 1000, False),
     "bombs": (f"{len(_BOMB):,} bytes of gzip that hold 1,000,001 records, over 16 connections", 16, False),
+    "arrays": (
+        f"{len(_ARRAYS):,} bytes of JSON that hold 5,000,001 empty arrays, over 4 connections",
+        4,
+        False,
+    ),
     "idle": ("1,000 idle connections", 1000, False),
     "strangers": ("requests with a wrong key, over 64 connections", 64, True),
 }

@@ -38,6 +38,18 @@ ROUTES: list[tuple[str, str, str, bytes]] = [
     ("GET", "/openapi.json", "", b""),
     ("OPTIONS", "/topics", "", b""),
 ]
+_MANY: tuple[tuple[bytes, bytes, bytes], ...] = tuple(
+    (begin, part, end)
+    for part in (b"[],", b"{},", b"1,", b'"",', b"[", b"\\n", b" ")
+    for begin, end in (
+        (b"[", b"0]"),
+        (b'{"records":[', b"{}]}"),
+        (b'{"records":[{"value":[', b"0]}]}"),
+        (b'{"records":[{"value":"', b'"}]}'),
+        (b'{"topics":["fuzz"],"x":[', b"0]}"),
+    )
+)
+"""Documents of very many parts: what stands before, one of them, and what stands behind."""
 _HEADERS = (
     "Expect: 100-continue",
     "Connection: close",
@@ -132,6 +144,9 @@ def _request(rng: random.Random) -> bytes:
     ]
     if kind:
         lines += [f"Content-Type: {kind}", f"Accept: {kind}"]
+    if body and rng.random() < 0.03:
+        begin, part, end = rng.choice(_MANY)
+        body = begin + part * rng.choice((10_000, 300_000)) + end
     if rng.random() < 0.1:
         body = gzip.compress(body * rng.choice((1, 1000)))
         lines.append("Content-Encoding: gzip")
