@@ -129,14 +129,26 @@ class Promise(pykka.Future[T]):
 
     def _settle(self, state: int, value: Any) -> bool:
         claim = (get_ident(),)
-        first = self.__dict__.setdefault("_claim", claim)
-        if first is not claim:
-            # Another thread is at the next statement; or this one is, and a signal handler has interrupted it.
-            while self._state == PENDING and first != claim:
-                time.sleep(0)
-            return False
-        self._value, self._state = value, state  # in this order
-        self.target = None
+        try:
+            first = self.__dict__.setdefault("_claim", claim)
+            if first is not claim:
+                # Another thread is at the next statement; or this one is, and a signal handler has interrupted it.
+                while self._state == PENDING and first != claim:
+                    time.sleep(0)
+                return False
+            self._value, self._state = value, state  # in this order
+            self.target = None
+            if self._waiters or self._blocked or self._callbacks or self._expiry is not None:
+                self._tell()
+        except BaseException:  # Ctrl-C: nobody else can settle it, and who waits has to hear
+            if self.__dict__.get("_claim") is claim:
+                self._value, self._state = value, state
+                self._tell()
+            raise
+        return True
+
+    def _tell(self) -> None:
+        """Wake who waits; also for the rest of those of whom Ctrl-C has kept a call before."""
         expiry = self._expiry
         # The first half of each of these tests is loops.runs_here() without the call.
         if expiry is not None and (
@@ -144,18 +156,17 @@ class Promise(pykka.Future[T]):
         ):
             expiry[0].cancel()
             expiry = None  # else the loop's own thread has to cancel the timer, which holds the reply
-        # Whoever waits may leave between the look at a list and the pop: another thread does it.
-        while self._blocked:
+        if self._blocked:
+            self._release_blocked()
+        # Whoever waits may leave between the look at a list and the next statement: another thread does it.
+        # He is taken out afterwards: Ctrl-C loses what a pop() has taken.
+        waiters = self._waiters
+        while waiters:
             try:
-                lock = self._blocked.pop()
+                entry = waiters[0]
             except IndexError:
                 break
-            lock.release()
-        while self._waiters:
-            try:
-                loop, waiter = self._waiters.pop(0)
-            except IndexError:
-                break
+            loop, waiter = entry
             if getattr(loop, "_thread_id", None) == get_ident() or runs_here(loop, get_ident()):
                 if not waiter.done():
                     waiter.set_result(None)
@@ -165,6 +176,10 @@ class Promise(pykka.Future[T]):
                     timer, expiry = expiry[0], None  # one call for both
                 with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits there
                     loop.call_soon_threadsafe(_wake, waiter, timer)
+            try:
+                waiters.remove(entry)
+            except ValueError:
+                continue
         if expiry is not None:
             with contextlib.suppress(RuntimeError):
                 expiry[1].call_soon_threadsafe(expiry[0].cancel)
@@ -174,7 +189,17 @@ class Promise(pykka.Future[T]):
             except IndexError:
                 break
             self._call_soon(*callback)
-        return True
+
+    def _release_blocked(self) -> None:
+        while self._blocked:
+            try:
+                lock = self._blocked[-1]
+            except IndexError:
+                break
+            with contextlib.suppress(RuntimeError):  # it is released, and Ctrl-C came before the next line
+                lock.release()
+            with contextlib.suppress(ValueError):
+                self._blocked.remove(lock)
 
     def _call_soon(
         self,

@@ -83,7 +83,11 @@ class Strike:
 
 
 def strikes(*functions: Callable[..., Any], error: BaseException | None = None) -> Iterator[Strike]:
-    """One strike for each place that is passed, until one has found none."""
+    """One strike for each place that is passed, until one has found none; before these, one that strikes nowhere.
+
+    From Python 3.12 on a function's instructions are traced from its second call on only, and not all of them.
+    """
+    yield Strike(functions, sys.maxsize, error)
     number = 0
     while True:
         strike = Strike(functions, number, error)
