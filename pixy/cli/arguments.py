@@ -3,12 +3,36 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from pixy.escaping import escaped
 
 EXIT_USAGE = 2
+_WIDTH = 80
+"""Columns of a help text's end; an example that is longer is broken where it is written."""
+
+
+class Once(argparse.Action):
+    """Stores the value of an option that may be given once. A switch with a value may be given again with the same one."""
+
+    given = False
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, _option: Any = None
+    ) -> None:
+        """Store a value. Calls the parser's ``error`` if there is one already."""
+        again = self.nargs == "?" and values == getattr(namespace, self.dest)
+        if self.option_strings and self.given and not again:
+            parser.error(f"{self._named()} is given twice: it takes one value")
+        self.given = True
+        setattr(namespace, self.dest, values)
+
+    def _named(self) -> str:
+        """Return the option's names, without that of one dash if it is the other one's."""
+        names = [each for each in self.option_strings if f"-{each}" not in self.option_strings]
+        return " / ".join(names)
 
 
 class Parser(argparse.ArgumentParser):
@@ -32,6 +56,15 @@ class Parser(argparse.ArgumentParser):
             options["epilog"] = "\n\n".join(each.strip() for each in ends if each)
             options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(*args, **options)
+        for name in (None, "store"):
+            self.register("action", name, Once)
+
+    def parse_known_args(self, *args: Any, **options: Any) -> Any:
+        """Parse a command line. An option that takes one value and has two is an error: none is dropped in silence."""
+        for action in self._actions:
+            if isinstance(action, Once):
+                action.given = False
+        return super().parse_known_args(*args, **options)
 
     def error(self, message: str) -> NoReturn:
         """Write one line to standard error, and raise SystemExit with exit code 2."""
@@ -40,16 +73,24 @@ class Parser(argparse.ArgumentParser):
 
 
 def _examples(examples: Mapping[str, str]) -> str:
-    lines = [f"  {line}" + (f"\n      {meaning}" if meaning else "") for line, meaning in examples.items()]
+    lines = [
+        f"  {line}" + (f"\n{_filled(meaning, '      ')}" if meaning else "")
+        for line, meaning in examples.items()
+    ]
     return "\n".join(["examples:", *lines]) if lines else ""
 
 
 def _exits(exits: Mapping[int, str]) -> str:
     return (
-        "\n".join(["exit codes:", *(f"  {code}  {meaning}" for code, meaning in exits.items())])
+        "\n".join(["exit codes:", *(_filled(meaning, f"  {code}  ") for code, meaning in exits.items())])
         if exits
         else ""
     )
 
 
-__all__ = ["Parser"]
+def _filled(text: str, first: str) -> str:
+    """Break a text into lines that begin below its first word."""
+    return textwrap.fill(text, _WIDTH, initial_indent=first, subsequent_indent=" " * len(first))
+
+
+__all__ = ["Once", "Parser"]

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from pixy import __version__
 from pixy.cli import COMMANDS, EXITS, PROGRAMS
+from pixy.cli.arguments import Parser
 from pixy.config import App, Proxy, load_app, load_text, validate
 from pixy.config.effective import rows
 from pixy.config.load import Origins
@@ -70,7 +71,7 @@ class UsageError(ConfigError):
     """The command line is invalid."""
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(Parser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message)
 
@@ -150,8 +151,6 @@ def _parse(args: Sequence[str]) -> argparse.Namespace:
         close = difflib.get_close_matches(args[0], [*COMMANDS, *PROGRAMS, "serve"], 1)
         meant = f", did you mean {close[0]!r}?" if close else ""
         raise UsageError(f"unknown command {args[0]!r}{meant} (see --help)")
-    if len([each for each in args if each.partition("=")[0] in ("-config", "--config")]) > 1:
-        raise UsageError("bad command line: --config is given twice: name one file (see --help)")
     try:
         found = make_parser().parse_args(args)
     except UsageError as error:

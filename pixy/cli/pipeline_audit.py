@@ -22,10 +22,12 @@ from pixy.config.durations import parse_duration
 from pixy.escaping import escaped
 
 DESCRIPTION = """\
-Count the messages that were lost, duplicated, out of order or late: per topic, partition, group and time window.
-Sources are the lake, the broker's log, the groups' committed offsets and the daemons' journal; any may be absent,
-and the report names those that were used. Run it again into the same folder to update the windows: the report
-names the windows that late data has changed, with their revision.
+Count the messages that were lost, duplicated, out of order or late: per topic,
+partition, group and time window. Sources are the lake, the broker's log, the
+groups' committed offsets and the daemons' journal; any may be absent, and the
+report names those that were used. Run it again into the same folder to update
+the windows: the report names the windows that late data has changed, with
+their revision.
 """
 
 EPILOG = """\
@@ -33,7 +35,8 @@ exit codes:
   0  nothing is lost
   1  failed; stderr names the reason
   2  the command line or the configuration is wrong
-  3  messages are lost; with --strict also if messages are duplicated or out of order without an explanation
+  3  messages are lost; with --strict also if messages are duplicated or out of
+     order without an explanation
 """
 
 

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from pixy.cli.arguments import Parser
 from pixy.config import Proxy, load_app, validate
 from pixy.errors import ConfigError, PixyError, UnknownCluster
 from pixy.escaping import escaped
@@ -41,7 +42,7 @@ def common_parser(*, cluster: bool, spark: bool) -> argparse.ArgumentParser:
         cluster: the command talks to Kafka, so --config is required.
         spark: the command runs Spark, so it has --jars and --conf.
     """
-    parser = argparse.ArgumentParser(add_help=False)
+    parser = Parser(add_help=False)
     parser.add_argument(
         "--config",
         metavar="FILE",

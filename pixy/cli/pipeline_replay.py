@@ -92,7 +92,9 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--partitioner",
         default="keep",
         choices=("keep", "murmur2_random", "fnv1a_random", "consistent_random"),
-        help="keep the partition (default), or choose it by key as Java, this proxy or librdkafka do",
+        metavar="NAME",
+        help="keep the partition (default), or choose it by key as Java (murmur2_random), this proxy (fnv1a_random) "
+        "or librdkafka (consistent_random) do",
     )
     how.add_argument(
         "--create",

@@ -17,8 +17,9 @@ from pixy.escaping import escaped
 EXIT_REFUSED = 1
 EXIT_USAGE = 2
 _EXAMPLES = {
-    "kafka-pixy rules explain key:billing produce topic=orders --config kafka-pixy.yaml": "",
-    "kafka-pixy rules explain jwt:alice consume topic=orders,group=billing --groups readers --config kafka-pixy.yaml": "",
+    "kafka-pixy rules explain key:billing produce topic=orders --config kp.yaml": "",
+    "kafka-pixy rules explain jwt:alice consume topic=orders,group=billing \\\n"
+    "      --groups readers --config kp.yaml": "",
 }
 _EXITS = {
     0: "allowed",

@@ -22,10 +22,14 @@ examples:
   kafka-pixy tap --broker kafka1:9092 --rewrite
       then use localhost:19093 as the clients' bootstrap server; each other
       broker gets a port of its own
-  kafka-pixy tap --broker kafka1:9092,kafka2:9092 --listen 0.0.0.0:19093 --rewrite --advertise tap.example.com
-  kafka-pixy tap --broker kafka1:9092 --rewrite --output json --interval 10 | jq 'select(.event == "anomaly")'
-  kafka-pixy tap --broker kafka1:9092 --rewrite --output none --metrics 0.0.0.0:9464
-      GET /metrics, /groups, /groups/NAME, /timeline, /clients, /connections, /topics, /healthz
+  kafka-pixy tap --broker kafka1:9092,kafka2:9092 --rewrite \\
+      --listen 0.0.0.0:19093 --advertise tap.example.com
+  kafka-pixy tap --broker kafka1:9092 --rewrite --output json --interval 10 |
+      jq 'select(.event == "anomaly")'
+  kafka-pixy tap --broker kafka1:9092 --rewrite --output none \\
+      --metrics 0.0.0.0:9464
+      GET /metrics, /groups, /groups/NAME, /timeline, /clients, /connections,
+      /topics, /healthz
 
 Without --rewrite the tap changes no byte: use this where clients reach each
 broker through the tap anyway. With --rewrite it changes Metadata,

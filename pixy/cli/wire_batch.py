@@ -15,15 +15,17 @@ from pixy.wire.batch import Batch, Builder
 from pixy.wire.exceptions import DecodeError, EncodeError, TruncatedError
 
 _DESCRIPTION = """\
-Decode a record set from a fetch response, a produce request or a log segment: one JSON line for each record,
-{"offset", "timestamp" (ms), "key", "value", "headers": [{"key", "value"}]}, with keys and values in base64 or null.
-Control records also have "control". A batch that is cut off at the end is left out, with a line on stderr.
-With --encode, read JSON lines and write one batch (see --records-per-batch)."""
+Decode a record set from a fetch response, a produce request or a log segment:
+one JSON line for each record, {"offset", "timestamp" (ms), "key", "value",
+"headers": [{"key", "value"}]}, with keys and values in base64 or null. Control
+records also have "control". A batch that is cut off at the end is left out,
+with a line on stderr. With --encode, read JSON lines and write one batch (see
+--records-per-batch)."""
 
 _EXAMPLES = {
     "kafka-pixy wire batch < fetched.hex": "",
     "kafka-pixy wire batch --raw --batches < 00000000000000000000.log": "the headers of batches in a segment of a log",
-    """echo '{"value": "Z29vZCBuZXdz"}' | kafka-pixy wire batch --encode --compression zstd""": "",
+    """echo '{"value": "Z29vZCBuZXdz"}' | kafka-pixy wire batch --encode""": "",
 }
 
 

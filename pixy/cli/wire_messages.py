@@ -18,14 +18,15 @@ MAX_INPUT: Final = 4 * frames.MAX_FRAME
 """Largest input in bytes: the hex digits of the largest frame, and as much white space."""
 
 _NAMING: Final = """\
-NAME is a message of Kafka's schemas (JoinGroupRequest, in any case), an API (JoinGroup) or its key
-(11); the latter two mean the request unless --response is given. VERSION is a number or "latest".
-`kafka-pixy wire list` shows all messages, `wire list NAME` the fields of one.
+NAME is a message of Kafka's schemas (JoinGroupRequest, in any case), an API
+(JoinGroup) or its key (11); the latter two mean the request unless --response
+is given. VERSION is a number or "latest". `kafka-pixy wire list` shows all
+messages, `wire list NAME` the fields of one.
 """
 _FORM: Final = """\
-Fields have the names of Kafka's schemas. Bytes are base64, UUIDs 22 base64url characters as Kafka
-writes them, and unknown tagged fields are under "_tags". With --header or --frame the JSON is
-{"Header": {...}, "Body": {...}}.
+Fields have the names of Kafka's schemas. Bytes are base64, UUIDs 22 base64url
+characters as Kafka writes them, and unknown tagged fields are under "_tags".
+With --header or --frame the JSON is {"Header": {...}, "Body": {...}}.
 """
 
 

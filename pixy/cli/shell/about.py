@@ -17,7 +17,7 @@ from pixy.cli.shell.times import clock_ahead, duration
 from pixy.proto import kafkapixy_pb2 as pb
 
 _SOURCES: Final = {
-    "bash": "kafka-pixy completion bash > ~/.local/share/bash-completion/completions/kafka-pixy   "
+    "bash": "kafka-pixy completion bash > \\\n      ~/.local/share/bash-completion/completions/kafka-pixy   "
     "after mkdir -p ~/.local/share/bash-completion/completions",
     "zsh": "kafka-pixy completion zsh > ~/.zfunc/_kafka-pixy   after mkdir -p ~/.zfunc, and with fpath+=~/.zfunc before compinit",
     "fish": "kafka-pixy completion fish > ~/.config/fish/completions/kafka-pixy.fish   after mkdir -p ~/.config/fish/completions",
@@ -87,7 +87,7 @@ def status(session: Session) -> int:
 @click.command(
     "completion",
     cls=Command,
-    examples={f"{line.partition('   ')[0]}": line.partition("   ")[2] for line in _SOURCES.values()},
+    examples={line.rpartition("   ")[0]: line.rpartition("   ")[2] for line in _SOURCES.values()},
     help="Print the completion script of a shell. It completes commands, options, topics and groups.",
 )
 @click.argument("shell", type=click.Choice(list(_SOURCES)))

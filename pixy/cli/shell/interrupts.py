@@ -4,14 +4,17 @@ Python raises KeyboardInterrupt wherever the main thread is. In gRPC's own code 
 ends. So during a call the signal is only remembered, and the wait for the answer looks for it. SIGTERM, which timeout, systemd and kill
 send, raises KeyboardInterrupt, too: a command ends in one way, and only the exit code tells which signal it was.
 
-What is printed whole has a moment after the signal: an alarm ends the wait for a reader that does not read.
+What is printed whole has a moment after the signal: an alarm ends the wait for a reader that does not read. An alarm of the caller's
+(``timeout -s ALRM``, or one set before exec) still ends the command.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -28,9 +31,58 @@ _state: Final = {
     "seen": False,
     "deferred": False,
     "printing": False,
-    "alarm": False,  # whether SIGALRM comes here
     "number": int(signal.SIGINT),
 }
+
+
+class _Alarm:
+    """The process's alarm, borrowed for as long as a reader has patience; one of the caller's is put back, and ends the program."""
+
+    def __init__(self) -> None:
+        self.ours = False
+        """Whether SIGALRM comes here: its handler is not the caller's."""
+        self._due = self._late = False
+        self._theirs: tuple[float, float] | None = None
+        """When the caller's alarm rings, on the monotonic clock, and its interval in seconds."""
+
+    def set(self) -> None:
+        """Ring after :data:`PATIENCE`."""
+        if not self.ours:
+            return
+        left, interval = signal.setitimer(signal.ITIMER_REAL, PATIENCE)
+        if left and not self._due:
+            self._theirs = time.monotonic() + left, interval
+        self._due = True
+
+    def cancel(self) -> None:
+        """Do not ring any more."""
+        if not self._due:
+            return
+        left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+        if self._due:  # else the handler has run just now
+            self._due, self._late = False, not left
+        self._put_back()
+
+    def ring(self, _number: int, _frame: Any) -> None:
+        """Handle SIGALRM. Raises KeyboardInterrupt where something is printed."""
+        if self._due:
+            self._due = False
+            self._put_back()
+            if _state["printing"]:
+                raise KeyboardInterrupt
+        elif self._late:
+            self._late = False  # it rang while it was cancelled
+        else:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGALRM)
+
+    def _put_back(self) -> None:
+        if self._theirs is not None:
+            (at, interval), self._theirs = self._theirs, None
+            signal.setitimer(signal.ITIMER_REAL, max(0.001, at - time.monotonic()), interval)
+
+
+_alarm: Final = _Alarm()
 
 
 def check() -> None:
@@ -74,28 +126,40 @@ def printing() -> Iterator[None]:
     Raises:
         KeyboardInterrupt: the reader did not read; what he has not got is dropped, also what is printed later.
     """
+    try:
+        with _bounded():
+            yield
+    except KeyboardInterrupt:
+        abandon()
+        raise
+
+
+@contextlib.contextmanager
+def remarking() -> Iterator[None]:
+    """Bound the time for a remark on standard error as :func:`printing` does where signals are deferred; elsewhere one strikes at once.
+
+    Raises:
+        KeyboardInterrupt: a signal came. If nobody reads standard error, the remark and later ones are dropped.
+    """
+    try:
+        with _bounded() if _state["deferred"] else contextlib.nullcontext():
+            yield
+    except KeyboardInterrupt:
+        abandon(unless_read=True)
+        raise
+
+
+@contextlib.contextmanager
+def _bounded() -> Iterator[None]:
     outer = _state["deferred"], _state["printing"]
     _state["deferred"], _state["printing"] = True, True
     try:
         if _state["seen"]:
-            _set_alarm(PATIENCE)
+            _alarm.set()
         yield
-    except KeyboardInterrupt:
-        abandon()
-        raise
     finally:
         _state["deferred"], _state["printing"] = outer
-        _set_alarm(0)
-
-
-def _set_alarm(seconds: float) -> None:
-    if _state["alarm"]:
-        signal.setitimer(signal.ITIMER_REAL, seconds)
-
-
-def _ring(_number: int, _frame: Any) -> None:
-    if _state["printing"]:
-        raise KeyboardInterrupt
+        _alarm.cancel()
 
 
 @contextlib.contextmanager
@@ -111,21 +175,21 @@ def remembered() -> Iterator[None]:
         if strikes:
             signal.default_int_handler(number, frame)
         if _state["printing"]:
-            _set_alarm(PATIENCE)
+            _alarm.set()
 
     _state["number"] = int(signal.SIGINT)
     for number in watched:
         signal.signal(number, interrupt)
     rings = bool(watched) and signal.getsignal(signal.SIGALRM) is signal.SIG_DFL
     if rings:
-        signal.signal(signal.SIGALRM, _ring)
-        _state["alarm"] = True
+        signal.signal(signal.SIGALRM, _alarm.ring)
+        _alarm.ours = True
     try:
         yield
     finally:
         if rings:
-            _set_alarm(0)
-            _state["alarm"] = False
+            _alarm.cancel()
+            _alarm.ours = False
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
         for number, known in watched.items():
             signal.signal(number, known)
@@ -142,5 +206,6 @@ __all__ = [
     "handled",
     "postponed",
     "printing",
+    "remarking",
     "remembered",
 ]

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from typing import Final
 
 import click
 
 from pixy import __version__
+
+_BROKEN: Final = re.compile(r" \\\n\s*")
+"""Where an example of the help goes on in another line."""
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -55,7 +60,7 @@ def _page(ctx: click.Context) -> str:
     if examples := getattr(command, "examples", {}):
         lines += [".SH EXAMPLES"]
         for line, meaning in examples.items():
-            lines += [".TP", f"\\fB{_text(line)}\\fR", _text(meaning)]
+            lines += [".TP", f"\\fB{_text(_BROKEN.sub(' ', line))}\\fR", _text(meaning)]
     if exits := getattr(command, "exits", {}):
         lines.append(".SH EXIT STATUS")
         for code, meaning in exits.items():

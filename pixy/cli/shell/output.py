@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
+from pixy.cli.shell import interrupts
 from pixy.escaping import escaped, json_text
 
 FORMS: Final = ("table", "json", "yaml")
@@ -80,9 +81,10 @@ def write(text: str) -> None:
 
 
 def note(text: str) -> None:
-    """Print a remark on standard error."""
-    sys.stderr.write(f"{escaped(text)}\n")
-    sys.stderr.flush()
+    """Print a remark on standard error. Raises KeyboardInterrupt after a signal if nobody reads it."""
+    with interrupts.remarking():
+        sys.stderr.write(f"{escaped(text)}\n")
+        sys.stderr.flush()
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:

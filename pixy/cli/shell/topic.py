@@ -47,7 +47,8 @@ def describe(session: Session, topic: str) -> int:
     cls=Command,
     examples={
         "kafka-pixy topic create foo": "with the broker's defaults",
-        "kafka-pixy topic create foo -p 6 -r 3 -c retention.ms=86400000 -c cleanup.policy=compact": "",
+        "kafka-pixy topic create foo -p 6 -r 3 \\\n"
+        "      -c retention.ms=86400000 -c cleanup.policy=compact": "",
     },
     help="Create a topic.",
 )

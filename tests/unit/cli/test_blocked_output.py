@@ -17,7 +17,7 @@ from pixy.cli import streams
 from pixy.cli.shell import app, interrupts
 from pixy.cli.shell.consume import _Loop
 from pixy.cli.shell.message_format import Message
-from pixy.cli.shell.output import Output
+from pixy.cli.shell.output import Output, note
 from pixy.cli.shell.progress import Bar
 from tests.unit.cli.produce_daemon import Daemon, write
 from tests.unit.cli.test_consume import Script, Session
@@ -26,8 +26,8 @@ pytestmark = pytest.mark.usefixtures("signals")
 
 
 @pytest.fixture
-def full_pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
-    """Makes standard output a pipe that is full. In the end its reader goes: a program that waits for him fails, and does not hang."""
+def full_pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
+    """Makes standard output or error a pipe that is full. In the end its reader goes: a program that waits for him fails, and does not hang."""
     monkeypatch.setattr(interrupts, "PATIENCE", 0.01)
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
@@ -43,10 +43,11 @@ def full_pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
         over.wait(10)
         os.close(reader)
 
-    def use() -> None:  # in the test itself: pytest has its own standard output before
-        monkeypatch.setattr(sys, "stdout", out)
-        streams.prepare()
-        used.append(sys.stdout)
+    def use(name: str = "stdout") -> None:  # in the test itself: pytest has its own standard output before
+        monkeypatch.setattr(sys, name, out)
+        if name == "stdout":
+            streams.prepare()
+            used.append(sys.stdout)
 
     reading = threading.Thread(target=go)
     reading.start()
@@ -141,3 +142,115 @@ def test_what_is_read_is_not_given_up(tmp_path: Any, monkeypatch: pytest.MonkeyP
             streams.guarded(program, ["config"])
         sys.stdout.flush()
     assert (tmp_path / "out").read_text() == "x"
+
+
+# -- standard error ---------------------------------------------------------------------------------
+
+
+def test_a_remark_that_nobody_reads_ends_at_the_first_signal(full_pipe: Callable[..., None]) -> None:
+    """``consume --follow`` waited in it for ever where signals are deferred, as in its reader."""
+    full_pipe("stderr")
+    with pytest.raises(KeyboardInterrupt), interrupts.deferred():
+        signal.raise_signal(signal.SIGINT)
+        note("the daemon is back")
+    note("what is said later goes nowhere")
+    interrupts.handled()
+
+
+def test_a_command_whose_remarks_nobody_reads_ends_at_the_first_signal(
+    full_pipe: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its remark was written out once more at the end, and took a second one."""
+
+    def command(_: Any) -> int:
+        striking.start()
+        note("offset -: nothing is committed")
+        return 0
+
+    full_pipe("stderr")
+    monkeypatch.setattr(app.ROOT, "invoke", command)
+    striking = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+    assert app.run(["version"]) == 130
+    striking.join()
+    sys.stderr.flush()  # as at the interpreter's end
+
+
+def test_so_does_its_error_line(full_pipe: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
+    def struck(text: str, **_: Any) -> str:
+        striking.start()
+        return text
+
+    full_pipe("stderr")
+    monkeypatch.setattr(app, "escaped", struck)
+    striking = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT))
+    with pytest.raises(KeyboardInterrupt):
+        streams.guarded(lambda: app.run(["nonsense"]), ["nonsense"])
+    striking.join()
+    sys.stderr.flush()
+
+
+def test_a_remark_that_is_read_is_kept(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    with (tmp_path / "err").open("w") as err:
+        monkeypatch.setattr(sys, "stderr", err)
+        with interrupts.deferred():
+            signal.raise_signal(signal.SIGINT)
+            note("all is well")
+        interrupts.handled()
+        note("still")
+    assert (tmp_path / "err").read_text() == "all is well\nstill\n"
+
+
+# -- the caller's alarm -----------------------------------------------------------------------------
+
+
+def exit_code_of(program: Callable[[], None]) -> int:
+    """Run a program in a child; return its exit code, or minus the signal that has ended it."""
+    child = os.fork()
+    if not child:
+        with contextlib.suppress(BaseException):
+            program()
+            os._exit(7)
+        os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.parametrize("printed", [False, True])
+def test_an_alarm_of_the_caller_ends_a_command(printed: bool) -> None:
+    """``timeout -s ALRM 2 kafka-pixy consume foo --follow`` went on for ever."""
+
+    def command() -> None:
+        if printed:
+            with interrupts.printing():
+                signal.raise_signal(signal.SIGINT)
+            interrupts.handled()
+        signal.raise_signal(signal.SIGALRM)
+
+    assert exit_code_of(command) == -signal.SIGALRM
+
+
+def test_the_caller_s_alarm_is_put_back() -> None:
+    """An alarm survives exec: ``perl -e 'alarm 10; exec @ARGV' kafka-pixy consume foo --follow``. Printing deleted it."""
+    signal.setitimer(signal.ITIMER_REAL, 1000)
+    with interrupts.printing():
+        pass
+    assert signal.getitimer(signal.ITIMER_REAL)[0] > 900
+    with interrupts.printing():
+        signal.raise_signal(signal.SIGINT)
+        assert 0 < signal.getitimer(signal.ITIMER_REAL)[0] <= interrupts.PATIENCE
+    interrupts.handled()
+    assert signal.getitimer(signal.ITIMER_REAL)[0] > 900
+    signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def test_an_alarm_that_rings_while_it_is_put_off_is_not_the_caller_s(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interrupts, "PATIENCE", 0.001)
+
+    def command() -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+        interrupts._alarm.set()
+        while signal.SIGALRM not in signal.sigpending():
+            pass
+        interrupts._alarm.cancel()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
+
+    assert exit_code_of(command) == 7

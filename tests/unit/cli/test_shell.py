@@ -49,9 +49,20 @@ def test_every_command_has_help_with_examples_and_exit_codes() -> None:
         assert (done.returncode, done.stderr) == (0, b""), ctx.command_path
         if not isinstance(ctx.command, click.Group):
             assert "Examples:" in text and "Exit codes:" in text, ctx.command_path
-            assert max(map(len, text.splitlines())) <= 130, ctx.command_path
             seen += 1
     assert seen >= 18
+
+
+def test_no_help_is_wider_than_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Examples were up to 117 wide, which a terminal breaks in the middle of a word."""
+    monkeypatch.setenv("COLUMNS", "80")
+    wide = [
+        (ctx.command_path, line)
+        for ctx in every(click.Context(ROOT, info_name="kafka-pixy"))
+        for line in run(*ctx.command_path.split()[1:], "--help").stdout.decode().splitlines()
+        if len(line) > 80
+    ]
+    assert wide == []
 
 
 @pytest.mark.parametrize(
@@ -76,7 +87,7 @@ def test_the_programs_beside_it_have_both_too(args: str) -> None:
     assert (done.returncode, done.stderr) == (0, b"")
     examples = text.partition("\nexamples:\n")[2]
     assert examples.startswith(("  kafka-pixy ", "  echo ")) and "\n\nexit codes:\n  0  " in examples, text
-    assert "\n  2  wrong command line" in examples and max(map(len, text.splitlines())) <= 130
+    assert "\n  2  wrong command line" in examples
 
 
 @pytest.mark.parametrize("command", ["decode", "encode"])

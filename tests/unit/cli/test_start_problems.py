@@ -169,7 +169,7 @@ def test_two_files_are_refused(tmp_path: Path) -> None:
     done = check("", tmp_path, "--config", str(tmp_path / "none"))
     assert (done.returncode, done.stderr) == (
         2,
-        b"kafka-pixy config: bad command line: --config is given twice: name one file (see --help)\n",
+        b"kafka-pixy config: bad command line: --config is given twice: it takes one value (see --help)\n",
     )
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pixy.cli.flags import make_parser
 from pixy.cli.main import main
 from pixy.cli.shell.errors import ShellError
 from pixy.cli.shell.produce_input import Shape, to_record
@@ -75,6 +76,44 @@ def test_it_is_one_line(args: list[str], text: str) -> None:
     shown = done.stderr.decode()
     assert (done.returncode, done.stdout, shown.count("\n")) == (2, b"", 1), shown
     assert shown.startswith(f"kafka-pixy {args[0]}") and text in shown, shown
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        (
+            ["--tcpAddr", "a", "-tcpAddr=b"],
+            ": bad command line: --tcpAddr is given twice: it takes one value",
+        ),
+        (["--tls", "--tls=false"], ": bad command line: --tls is given twice: it takes one value"),
+        (["config", "show", "--config", "a", "--config", "b"], ": bad command line: --config is given twice"),
+        (["tap", "--broker", "a", "--broker=b"], " tap: --broker is given twice: it takes one value"),
+        (["keys", "list", "--file", "a", "--file", "b"], " keys list: --file is given twice: it takes one"),
+        (["wire", "batch", "--level", "1", "--level", "2"], " wire batch: --level is given twice: it takes"),
+        (
+            ["pipeline", "archive", "--topics", "a", "--topics", "b"],
+            " pipeline archive: --topics is given twice: it takes one value",
+        ),
+        (
+            ["pipeline", "audit", "--config", "a", "--config", "b"],
+            " pipeline audit: --config is given twice: it takes one value",
+        ),
+    ],
+    ids=lambda each: each[0] if isinstance(each, list) else "",
+)
+def test_no_program_takes_the_last_of_two_values(args: list[str], text: str) -> None:
+    """The shell's commands refused them; the daemon and the other programs dropped the first one in silence."""
+    done = run(*args)
+    shown = done.stderr.decode()
+    assert (done.returncode, done.stdout, shown.count("\n")) == (2, b"", 1), shown
+    assert shown.startswith("kafka-pixy") and text in shown, shown
+
+
+def test_a_switch_may_be_repeated() -> None:
+    """As ``alias kp='kafka-pixy --sandbox'`` makes people do."""
+    parser = make_parser()
+    for _ in range(2):  # each time from the beginning
+        assert parser.parse_args(["--sandbox", "--sandbox", "-tls=true", "--tls"]).sandbox is True
 
 
 LINES = {
