@@ -31,8 +31,10 @@ class AdminHandlers:
     async def find_offsets(self, rq: pb.FindOffsetsRq, _call: Any) -> pb.FindOffsetsRs:
         """See ``FindOffsets`` in the proto."""
         found = await self._cluster(rq.cluster).admin.find_offsets(rq.topic, rq.time)
-        offsets = [pb.PartitionOffset(partition=number, offset=offset) for number, offset in found.items()]
-        return pb.FindOffsetsRs(offsets=offsets)
+        offsets = [
+            pb.PartitionOffset(partition=number, offset=offset) for number, offset in found.offsets.items()
+        ]
+        return pb.FindOffsetsRs(offsets=offsets, topic_id=found.topic_id)
 
     async def create_topic(self, rq: pb.CreateTopicRq, _call: Any) -> pb.CreateTopicRs:
         """See ``CreateTopic`` in the proto."""

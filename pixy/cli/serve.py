@@ -9,7 +9,6 @@ import errno
 import gc
 import logging
 import os
-import resource
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
@@ -18,6 +17,7 @@ from typing import Any
 from pixy.cli import flags as command_line
 from pixy.cli.leftovers import Leftovers
 from pixy.cli.logs import ON_STDERR, configured
+from pixy.cli.open_files import allow_open_files, too_few
 from pixy.cli.pid_file import PidFile
 from pixy.cli.reloading import Reloader
 from pixy.cli.start_problems import listener_problem, log_problem
@@ -77,13 +77,19 @@ def run(args: Sequence[str]) -> int:
     # alternate sooner. Too short a one costs much where many wait (see docs/performance.md).
     sys.setswitchinterval(_SWITCH_INTERVAL)
     _tune_collector()
-    allow_open_files()
+    if problem := too_few(allow_open_files()):
+        _complain(f"Failed to start service: err=({problem})")
+        return EXIT_FAILED_TO_START
     # gRPC's core would write to stderr what clients send, as it is. Before the core begins.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     reloader = Reloader(
         app, lambda: command_line.parse(args)[1], options.config or os.environ.get(CONFIG, "")
     )
-    sandboxes = _sandboxes(app, bool(options.sandbox))
+    try:
+        sandboxes = _sandboxes(app, bool(options.sandbox))
+    except StartError as error:
+        _complain(f"Failed to start service: err=({error})")
+        return EXIT_FAILED_TO_START
     if not app.auth.enabled and (open_to_others := exposed(app)):
         _complain(f"kafka-pixy: insecure: anybody who can reach it is served on {', '.join(open_to_others)}")
     for note in start_notes(app):
@@ -151,16 +157,6 @@ def _tune_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_COLLECT_AFTER)
-
-
-def allow_open_files() -> None:
-    """Raise the limit of open files to the hard limit: librdkafka aborts the process when it cannot open one.
-
-    Each group and each consumer instance has a Kafka client with about eight open files.
-    """
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _run_loop(main: Callable[[], Coroutine[Any, Any, int]]) -> int:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
-import resource
 import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
 
+from pixy.cli.open_files import allow_open_files, too_few
 from pixy.cli.streams import failed, stuck
 from pixy.cli.tap_flags import make_config, make_parser
 from pixy.errors import ConfigError, StartError
@@ -30,14 +29,20 @@ def run(argv: Sequence[str]) -> int:
     """Run the tap until a signal; return the exit code."""
     parser = make_parser()
     args = parser.parse_args(argv)
-    sandbox = _sandbox(args)
+    if problem := too_few(allow_open_files()):
+        print(f"kafka-pixy tap: {problem}", file=sys.stderr)
+        return EXIT_FAILED_TO_START
+    try:
+        sandbox = _sandbox(args)
+    except StartError as error:
+        print(f"kafka-pixy tap: {error}", file=sys.stderr)
+        return EXIT_FAILED_TO_START
     try:
         config = make_config(args)
         http = parse_address(args.metrics) if args.metrics else None
     except ConfigError as error:
         print(f"kafka-pixy tap: {error}", file=sys.stderr)
         return EXIT_USAGE
-    _raise_file_limit()
     sys.setswitchinterval(_SWITCH_INTERVAL)
     output = args.output or ("table" if sys.stdout.isatty() else "json")
     try:
@@ -64,14 +69,6 @@ def _runner() -> Any:
     except ImportError:
         return asyncio
     return uvloop
-
-
-def _raise_file_limit() -> None:
-    """Raise the limit of open files as far as allowed: each connection needs two."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _listening(service: TapService) -> list[str]:

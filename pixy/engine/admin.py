@@ -247,9 +247,11 @@ class Admin(Actor):
 
     @handles(GetTopics)
     async def _get_topics(self, query: GetTopics) -> list[TopicInfo]:
+        topic_id = ""
         if query.topic is not None:
             try:
-                found = {query.topic: await self._kafka.partitions(query.topic)}
+                partitions, topic_id = await self._kafka.topic(query.topic)
+                found = {query.topic: partitions}
             except UnknownTopic as error:
                 raise error.wrapped("failed to get partitions") from error
         else:
@@ -266,6 +268,7 @@ class Admin(Actor):
                 name,
                 found[name] if query.with_partitions else None,
                 configs.get(name, {}) if query.with_config else None,
+                topic_id,
             )
             for name in sorted(found)
         ]

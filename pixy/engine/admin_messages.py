@@ -59,11 +59,16 @@ class PartitionOffset:
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic; a part that was not asked for is None."""
+    """A topic; a part that was not asked for is None.
+
+    Attributes:
+        id: of one topic that was asked for; empty if the broker gives none.
+    """
 
     name: str
     partitions: tuple[PartitionInfo, ...] | None
     config: dict[str, str] | None
+    id: str = ""
 
 
 class AdminRequest(Request[R]):

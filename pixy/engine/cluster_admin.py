@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from pixy.engine.admin_messages import (
     AdminRequest,
@@ -33,6 +33,14 @@ MOST_GROUPS: Final = 10_000
 """Groups in one answer."""
 _LONGEST: Final = 10_000
 """Characters of a setting's name or value."""
+
+
+class FoundOffsets(NamedTuple):
+    """Offsets of a topic by partition, and the topic's id; empty if the broker gives none."""
+
+    offsets: dict[int, int]
+    topic_id: str
+
 
 Ask = Callable[[AdminRequest[Any]], Coroutine[Any, Any, Any]]
 
@@ -100,8 +108,8 @@ class ClusterAdmin:
         self._check_changed(topic)
         await self._ask(DeleteTopic(topic))
 
-    async def find_offsets(self, topic: str, time: int) -> dict[int, int]:
-        """The offset at a time in each partition of a topic.
+    async def find_offsets(self, topic: str, time: int) -> FoundOffsets:
+        """Find the offset at a time in each partition of a topic.
 
         Args:
             topic: its name.
@@ -116,7 +124,8 @@ class ClusterAdmin:
         [found] = await self._ask(GetTopics(topic, with_partitions=True))
         partitions = [(topic, each.partition) for each in found.partitions or ()]
         offsets = await self._ask(FindOffsets(dict.fromkeys(partitions, time)))
-        return {number: offset for (_, number), offset in sorted(offsets.items())}
+        # The id first: offsets of a topic that is made again in between come with the old one, and the next answer tells.
+        return FoundOffsets({number: offset for (_, number), offset in sorted(offsets.items())}, found.id)
 
     async def groups(self) -> list[ListedGroup]:
         """All consumer groups, sorted by name."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pixy.auth.principal import Caller
 from pixy.auth.rules import Access
 from pixy.engine.admin_messages import GroupView
-from pixy.engine.cluster_admin import ClusterAdmin
+from pixy.engine.cluster_admin import ClusterAdmin, FoundOffsets
 from pixy.engine.guard import Guard
 from pixy.kafka.group_members import ListedGroup
 from pixy.kafka.topic_changes import NewTopic
@@ -49,7 +49,7 @@ class GuardedAdmin:
         with self._guard.begin(self._caller, self._to("admin", topic)):
             await self._client.delete_topic(topic)
 
-    async def find_offsets(self, topic: str, time: int) -> dict[int, int]:
+    async def find_offsets(self, topic: str, time: int) -> FoundOffsets:
         """Find offsets at a time: ``describe`` on the topic."""
         with self._guard.begin(self._caller, self._to("describe", topic)):
             return await self._client.find_offsets(topic, time)

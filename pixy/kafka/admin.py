@@ -19,6 +19,7 @@ from pixy.kafka.topic_changes import TopicChanges
 from pixy.kafka.topic_configs import Configs, topic_configs
 from pixy.kafka.topics import PartitionInfo, Topics
 from pixy.wire.results import NEWEST
+from pixy.wire.schema import NULL_UUID
 from pixy.wire.types import TopicPartition
 
 T = TypeVar("T")
@@ -57,10 +58,15 @@ class KafkaAdmin:
 
     async def partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
         """A topic's partitions. Asking does not create the topic. Raises UnknownTopic."""
+        return (await self.topic(topic))[0]
+
+    async def topic(self, topic: str) -> tuple[tuple[PartitionInfo, ...], str]:
+        """A topic's partitions and its id, empty if the broker gives none. Asking does not create the topic. Raises UnknownTopic."""
         found = await self._describe_topics([topic])
-        if topic in found.partitions:
-            return found.partitions[topic]
-        raise found.errors.get(topic) or unknown_topic()
+        if topic not in found.partitions:
+            raise found.errors.get(topic) or unknown_topic()
+        topic_id = found.ids[topic]
+        return found.partitions[topic], "" if topic_id == NULL_UUID else str(topic_id)
 
     async def brokers(self) -> list[int]:
         """The ids of the live brokers, sorted."""

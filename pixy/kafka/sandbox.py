@@ -9,15 +9,21 @@ from __future__ import annotations
 
 import signal
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
+from pixy.errors import StartError
+from pixy.kafka.errors import translate
 from pixy.kafka.settings import logger
 
 PARTITIONS = 4
 
 
 class Sandbox:
-    """A mock cluster that runs as long as this object exists."""
+    """A mock cluster that runs as long as this object exists.
+
+    Raises:
+        StartError: it does not answer, for example because the process may open no more files.
+    """
 
     def __init__(self, brokers: int = 1) -> None:
         # The mock's thread ends when a signal interrupts it, and SIGHUP reloads: so it begins with all signals blocked.
@@ -26,5 +32,8 @@ class Sandbox:
             self._owner = Producer({"test.mock.num.brokers": brokers, "logger": logger})
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        found = self._owner.list_topics(timeout=10).brokers.values()
+        try:
+            found = self._owner.list_topics(timeout=10).brokers.values()
+        except KafkaException as error:
+            raise StartError(f"the sandbox does not answer: {translate(error)}") from error
         self.seed_peers = [f"{broker.host}:{broker.port}" for broker in found]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 
 import grpc
 import pytest
@@ -89,6 +90,7 @@ async def test_batches_are_written_in_order_and_read_by_offset(kafka: Cluster, n
         for time, offset in ((-2, 0), (-1, 3), (1_700_000_000_000, 0)):
             positions = await daemon.stub.FindOffsets(pb.FindOffsetsRq(topic=name, time=time))
             assert {each.partition: each.offset for each in positions.offsets}[1] == offset
+            assert uuid.UUID(positions.topic_id).int
         code, text = await status_of(daemon.stub.Fetch(pb.FetchRq(topic=name, partition=1, offset=99)))
         assert code is grpc.StatusCode.INVALID_ARGUMENT and "99 is out of range" in text
         tombstone = [await daemon.consume(name, name, auto_ack=True) for _ in range(3)][-1]

@@ -104,7 +104,9 @@ class AdminEndpoints:
             found = await cluster.admin.find_offsets(match.topic, _NAMED.get(text) or int(text))
         except errors.UnknownTopic as error:
             return respond_error(error, UNKNOWN_TOPIC)
-        return respond(to_json([{"partition": number, "offset": offset} for number, offset in found.items()]))
+        return respond(
+            to_json([{"partition": number, "offset": offset} for number, offset in found.offsets.items()])
+        )
 
     async def _groups(
         self, _request: web.BaseRequest, _match: Match, cluster: AnyCluster

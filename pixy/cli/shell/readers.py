@@ -197,7 +197,11 @@ class PartitionReader:
 
     def __init__(self, session: Session, topic: str, partitions: tuple[int, ...], since: int) -> None:
         self._session, self._topic, self._partitions = session, topic, partitions
+        self._last_id = ""
+        """The id of the topic in the daemon's last answer that had one."""
         self._at = self._offsets(since)
+        self._id = self._last_id
+        """Of the topic that is read: one that is made again has another, and its logs may be longer than what was read."""
         self._first_ends = self._offsets(END)
         self._ends = dict(self._first_ends)
         self._held: deque[Message] = deque()
@@ -217,7 +221,9 @@ class PartitionReader:
 
     def _offsets(self, at: int) -> dict[int, int]:
         request = pb.FindOffsetsRq(cluster=self._session.cluster, topic=self._topic, time=at)
-        return {each.partition: each.offset for each in self._session.call("FindOffsets", request).offsets}
+        found = self._session.call("FindOffsets", request)
+        self._last_id = found.topic_id or self._last_id
+        return {each.partition: each.offset for each in found.offsets}
 
     def next(self) -> Message | None:
         """See :class:`Reader`."""
@@ -237,7 +243,8 @@ class PartitionReader:
         return self._held.popleft()
 
     def _look_at_ends(self) -> None:
-        """Find the ends again; begin anew where a log stays shorter than what was read of it, and in partitions that were added.
+        """Find the ends again; begin anew in another topic of that name, where a log stays shorter than what was read of it, and in
+        partitions that were added.
 
         A broker that has just become the leader may not know the whole of its log for a moment.
         """
@@ -245,15 +252,23 @@ class PartitionReader:
         cut = [number for number, at in self._at.items() if at > self._ends.get(number, at)]
         self._cut = {number: self._cut.get(number, now) for number in cut}
         again = [number for number, since in self._cut.items() if now - since >= _WAIT]
+        other = self._is_another()
+        if other:
+            again = list(self._at)
         added = [] if self._partitions else [number for number in self._ends if number not in self._at]
         if not again and not added:
             return
         begins = self._offsets(BEGIN)
         self._at.update((number, begins.get(number, 0)) for number in (*again, *added))
+        if other:
+            self._id = self._last_id  # that of the beginnings
         if again:
-            note(
-                f"topic {self._topic} was made again, or has lost its end: it is read from its oldest message on"
-            )
+            what = "was made again" if other else "was made again, or has lost its end"
+            note(f"topic {self._topic} {what}: it is read from its oldest message on")
+
+    def _is_another(self) -> bool:
+        """Whether the topic is known to be another one than that which is read; before Kafka 2.8 it has no id."""
+        return bool(self._id) and self._last_id != self._id
 
     def _fetch(self, partition: int, offset: int) -> None:
         request = pb.FetchRq(
@@ -270,7 +285,9 @@ class PartitionReader:
             if "is out of range" not in error.details:
                 raise
             # Retention, or a topic that was made again: go on with what there is.
-            self._at[partition] = self._offsets(BEGIN)[partition]
+            begins = self._offsets(BEGIN)
+            if not self._is_another():  # else all partitions begin anew, at the next look
+                self._at[partition] = begins.get(partition, 0)
             return
         for each in found:
             key, value = None if each.key_undefined else each.key, None if each.tombstone else each.value

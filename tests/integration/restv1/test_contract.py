@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 from schemathesis.generation import GenerationMode
 
-from pixy.cli.serve import allow_open_files
+from pixy.cli.open_files import allow_open_files
 from tests.effort import LONG
 from tests.fuzz.contract import Contract
 from tests.integration.restv1.contract import accepts, check_answer

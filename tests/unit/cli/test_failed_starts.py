@@ -9,14 +9,18 @@ import warnings
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
-from pixy.cli import logs, serve
+from pixy.cli import logs, open_files, serve, tap
 from pixy.cli.logs import configured
 from pixy.cli.main import main
 from pixy.config import App
 from pixy.errors import StartError
+from pixy.kafka import sandbox
 from pixy.kafka.errors import OUT_OF_BROKERS
 from tests.in_process import Finished, run_in_process
+
+SANDBOXES = serve._sandboxes
 
 
 @pytest.fixture(autouse=True)
@@ -203,3 +207,52 @@ def test_a_broker_that_does_not_answer_is_a_line_with_the_flags(monkeypatch: pyt
         f"Failed to start service: err=(failed: {OUT_OF_BROKERS} [localhost:9092: down]: name other brokers with "
         "--kafkaPeers, wait for them with --waitForKafka, or try it out with --sandbox)\n"
     )
+
+
+# -- open files -------------------------------------------------------------------------------------
+
+FEW = "at most 12 files may be open, and 64 are needed: allow more (ulimit -n, LimitNOFILE of systemd)"
+
+
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [([], f"Failed to start service: err=({FEW})"), (["tap"], f"kafka-pixy tap: {FEW}")],
+)
+def test_too_few_open_files_are_one_line(
+    args: list[str], text: str, opened: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``ulimit -n 12`` was a traceback, 16 the end by SIGABRT without a word."""
+    monkeypatch.setattr(open_files.resource, "getrlimit", lambda _: (12, 12))
+    monkeypatch.setattr(open_files.resource, "setrlimit", lambda *_: None)
+    monkeypatch.setattr(tap, "_sandbox", lambda _: opened.append("sandbox"))
+    done = start(*args)
+    assert (done.returncode, done.stderr.decode(), opened) == (1, f"{text}\n", [])
+
+
+@pytest.mark.parametrize(("limit", "enough"), [(63, False), (64, True), (-1, True)])
+def test_how_many_open_files_are_enough(limit: int, enough: bool) -> None:
+    assert (open_files.too_few(limit) == "") is enough
+
+
+@pytest.mark.parametrize(
+    ("args", "text"), [([], "Failed to start service: err=({})\n"), (["tap"], "kafka-pixy tap: {}\n")]
+)
+def test_a_sandbox_that_does_not_answer_is_one_line(
+    args: list[str], text: str, opened: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files may be all in use, as where many are inherited."""
+
+    class Silent:
+        def __init__(self, _settings: object) -> None:
+            pass
+
+        def list_topics(self, **_: object) -> None:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+    monkeypatch.setattr(serve, "_sandboxes", SANDBOXES)
+    monkeypatch.setattr(sandbox, "Producer", Silent)
+    done = start(*args)
+    shown = done.stderr.decode()
+    head, _, tail = text.partition("{}")
+    assert done.returncode == 1 and shown.count("\n") == 1 and not opened, shown
+    assert shown.startswith(f"{head}the sandbox does not answer: ") and shown.endswith(tail), shown

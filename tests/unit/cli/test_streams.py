@@ -228,7 +228,7 @@ def shown_on(stdout: Any, stderr: Any, monkeypatch: pytest.MonkeyPatch, *more: s
     monkeypatch.setattr(sys, "stdout", stdout)
     monkeypatch.setattr(sys, "stderr", stderr)
     for name in ("_tune_collector", "allow_open_files"):
-        monkeypatch.setattr(serve, name, lambda: None)
+        monkeypatch.setattr(serve, name, lambda: -1)
     monkeypatch.setattr(sys, "setswitchinterval", lambda _seconds: None)
     return serve.run(["--kafkaPeers=127.0.0.1:1", "--pidFile=/none/pid", *more])
 

@@ -60,6 +60,9 @@ class FakeKafka:
     def close(self) -> None:
         pass
 
+    async def topic(self, topic: str) -> tuple[tuple[PartitionInfo, ...], str]:
+        return await self.partitions(topic), ""
+
     async def partitions(self, _topic: str) -> tuple[PartitionInfo, ...]:
         return tuple(PartitionInfo(number, 1, (1,), (1,)) for number in range(2))
 
