@@ -168,17 +168,6 @@ class GroupActive(PixyError):
         )
 
 
-class GroupRemembered(GroupActive):
-    """A client set offsets of a group that has had members, in the sandbox: it does not forget that, and refuses."""
-
-    def __init__(self, group: str) -> None:
-        PixyError.__init__(
-            self,
-            f"group {group} has had members, and the sandbox sets offsets only of groups that never had any: "
-            "use another group, or a real Kafka",
-        )
-
-
 class GroupHasMembers(GroupActive):
     """A client deleted a group that has members."""
 

@@ -17,6 +17,8 @@ from pixy.config.security import Identities
 from pixy.errors import ConfigError
 
 SANDBOX_SEEDS = ["sandbox"]
+_SANDBOX_SESSION = 6.0
+"""Seconds of a member's session there, at most; the first member of a group waits for three until it has joined."""
 
 _TEXTS = (
     ("config", "FILE", "path to a YAML configuration file (default: $KAFKA_PIXY_CONFIG, or none)"),
@@ -56,6 +58,8 @@ _FLAGS = {
 }
 """The flag that sets a key, by the key's last name."""
 _OF_SANDBOX = (
+    "consumer.heartbeat_interval",
+    "consumer.session_timeout",
     "kafka.seed_peers",
     "kafka.tls",
     "net.sasl.enable",
@@ -178,7 +182,13 @@ def _apply(app: App, flags: argparse.Namespace) -> None:
 
 
 def _use_sandbox(proxy: Proxy) -> None:
-    """Point a cluster at the sandbox, which has neither TLS nor SASL users: nothing may reach the brokers of the file."""
+    """Point a cluster at the sandbox, which has neither TLS nor SASL users: nothing may reach the brokers of the file.
+
+    Whoever joins a group of the sandbox waits as long as the session of the member that has left would have lasted.
+    """
+    consumer = proxy.consumer
+    consumer.session_timeout = min(consumer.session_timeout, _SANDBOX_SESSION)
+    consumer.heartbeat_interval = min(consumer.heartbeat_interval, _SANDBOX_SESSION / 3)
     proxy.kafka.seed_peers = list(SANDBOX_SEEDS)
     proxy.kafka.tls = False
     proxy.net.sasl.enable = False

@@ -42,7 +42,6 @@ from pixy.errors import (
     ChangesForbidden,
     GroupActive,
     GroupHasMembers,
-    GroupRemembered,
     InvalidParameter,
     KafkaError,
     PixyError,
@@ -222,19 +221,21 @@ class Admin(Actor):
         try:
             await self._kafka.set_offsets(request.group, commits)
         except KafkaError as error:
-            if error.code in GROUP_ACTIVE_CODES:
-                raise await self._refusal(request.group) from error
-            raise
+            if error.code not in GROUP_ACTIVE_CODES:
+                raise
+            if not await self._in_sandbox(request.group):
+                raise GroupActive(request.group) from error
+            # Its members are this daemon's, and there are none: it remembers those that have left.
+            consumer = settings.consumer(self._proxy, request.group)
+            await self._kafka.set_sandbox_offsets(request.group, commits, consumer)
 
-    async def _refusal(self, group: str) -> GroupActive:
-        """Say why a group's offsets cannot be set although it has no members here."""
+    async def _in_sandbox(self, group: str) -> bool:
+        """Whether the cluster is the sandbox, which can describe no group."""
         try:
             await self._kafka.describe_group(group)
         except KafkaError as error:
-            if error.code in UNSUPPORTED_CODES:
-                # The sandbox: its members are this daemon's, and there are none.
-                return GroupRemembered(group)
-        return GroupActive(group)
+            return error.code in UNSUPPORTED_CODES
+        return False
 
     async def _is_owned(self, group: str, topic: str = "") -> bool:
         """Whether a group has members (that own partitions of the topic, if one is given) of which Kafka knows nothing."""

@@ -5,9 +5,12 @@ No request goes through librdkafka: see :mod:`pixy.kafka.brokers`.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeVar
 
+from pixy.errors import KafkaError
+from pixy.kafka import sandbox_offsets
 from pixy.kafka.brokers import LIMIT, Brokers
 from pixy.kafka.errors import unknown_topic
 from pixy.kafka.group_members import DescribedGroup, GroupMembers, Groups, ListedGroup
@@ -45,9 +48,11 @@ class KafkaAdmin:
         self._members = GroupMembers(self._coordinators)
         self._changes = TopicChanges(self._brokers)
         self._threads = KafkaThreads("kafka-admin", threads)
+        self._closed = threading.Event()
 
     def close(self) -> None:
-        """Close the connections; requests in progress go on to their end."""
+        """Close the connections; requests in progress go on to their end, and none waits for a group of the sandbox."""
+        self._closed.set()
         self._brokers.close()
         self._coordinators.close()
 
@@ -132,9 +137,23 @@ class KafkaAdmin:
         Raises:
             KafkaError: the first partition that was refused.
         """
-        errors = await self._with_offsets(group, lambda offsets: offsets.commit(commits))
-        for (_, partition), error in errors.items():
-            raise error.wrapped(f"failed to commit offset, partition={partition}")
+        _check_committed(await self._with_offsets(group, lambda offsets: offsets.commit(commits)))
+
+    async def set_sandbox_offsets(self, group: str, commits: Sequence[Commit], consumer: Settings) -> None:
+        """Commit for a group of the sandbox that has had members; see :mod:`pixy.kafka.sandbox_offsets`.
+
+        Args:
+            group: its id.
+            commits: what to commit, all of one topic.
+            consumer: the settings of the group's consumers.
+
+        Raises:
+            KafkaError: the first partition that was refused.
+        """
+        errors = await self._threads.run(
+            lambda: sandbox_offsets.set_offsets(consumer, group_id(group), commits, self._closed.is_set)
+        )
+        _check_committed(errors)
 
     async def _with_offsets(self, group: str, act: Callable[[GroupOffsets], T]) -> T:
         def blocking() -> T:
@@ -175,3 +194,8 @@ class KafkaAdmin:
     async def describe(self, groups: Sequence[str]) -> Groups:
         """The members of groups, and the partitions assigned to each."""
         return await self._threads.run(lambda: self._members.describe(groups))
+
+
+def _check_committed(errors: Mapping[TopicPartition, KafkaError]) -> None:
+    for (_, partition), error in errors.items():
+        raise error.wrapped(f"failed to commit offset, partition={partition}")

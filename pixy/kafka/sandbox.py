@@ -2,7 +2,8 @@
 
 It serves first steps and tests without Java. It keeps messages in memory, creates a topic with 4 partitions
 when a client first names it, and does not implement group listings or topic configs. A group that has had members takes commits
-of members only, and a new member of such a group waits for most of a minute: so its offsets cannot be set any more.
+of members only (:mod:`pixy.kafka.sandbox_offsets` sets its offsets), and a new member of such a group waits as long as the session of the
+last one would have lasted.
 """
 
 from __future__ import annotations

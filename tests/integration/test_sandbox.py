@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pixy.kafka.sandbox import PARTITIONS, Sandbox
+from pixy.proto import kafkapixy_pb2 as pb
 from tests.support import eventually, make_config, serving
 
 
@@ -34,7 +35,10 @@ async def test_the_sandbox_answers_what_first_steps_ask(name: str) -> None:
 @pytest.mark.timeout(120)
 async def test_a_group_that_nobody_consumes_any_more_is_empty(name: str) -> None:
     sandbox = Sandbox()
-    async with serving(make_config(sandbox.seed_peers, subscription_timeout=0.5)) as daemon:
+    app = make_config(
+        sandbox.seed_peers, subscription_timeout=0.5, session_timeout=4.0, heartbeat_interval=0.5
+    )
+    async with serving(app) as daemon:
         partition, _ = await daemon.produce(name, b"news")
         await daemon.consume(name, "g", auto_ack=True)
 
@@ -47,3 +51,9 @@ async def test_a_group_that_nobody_consumes_any_more_is_empty(name: str) -> None
         assert described["members"] == [] and described["state"] == "Empty"
         offsets = {each["partition"]: each["offset"] for each in described["offsets"][name]}
         assert offsets[partition] == 1
+        # It is reset as anywhere else, also to a place that librdkafka does not commit.
+        wanted = [pb.PartitionOffset(partition=partition, offset=-2, metadata="m")]
+        await daemon.stub.SetOffsets(pb.SetOffsetsRq(topic=name, group="g", offsets=wanted))
+        now = (await daemon.offsets(name, "g"))[partition]
+        assert (now.offset, now.metadata) == (-2, "m")
+        assert (await daemon.consume(name, "g", auto_ack=True)).message == b"news"

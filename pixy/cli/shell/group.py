@@ -197,8 +197,8 @@ def reset(
         try:
             session.call("SetOffsets", pb.SetOffsetsRq(**place, offsets=changes))
         except CallError as error:
-            if error.status is not grpc.StatusCode.FAILED_PRECONDITION or "has had members" in error.details:
-                raise  # or there are no members to be shown
+            if error.status is not grpc.StatusCode.FAILED_PRECONDITION:
+                raise
             raise error.with_hint(f"kafka-pixy group describe {group} shows its members") from None
     _show(session, chosen, wanted)
     say_moved(asked, wanted, dry_run=dry_run)

@@ -20,7 +20,7 @@ from pixy.cli.shell.app import ROOT
 from pixy.cli.shell.errors import CallError, ShellError
 from pixy.cli.shell.man_pages import pages
 from pixy.cli.shell.times import clock_ahead
-from pixy.errors import GroupActive, GroupRemembered
+from pixy.errors import GroupActive
 from tests.in_process import Finished, run_in_process
 
 
@@ -344,12 +344,10 @@ def test_unsetting_what_is_not_set_is_said(capsys: pytest.CaptureFixture[str]) -
     )
 
 
-def test_a_group_that_the_sandbox_remembers_has_no_members_to_show() -> None:
-    for text, shown in ((str(GroupRemembered("g")), False), (str(GroupActive("g")), True)):
-        daemon = Answers(SetOffsets=CallError(grpc.StatusCode.FAILED_PRECONDITION, text))
-        with pytest.raises(CallError) as raised:
-            called(group.reset, daemon, "g", "foo", "begin", None, (), False)
-        assert ("shows its members" in str(raised.value)) is shown
+def test_a_group_with_members_that_is_reset_says_how_to_see_them() -> None:
+    daemon = Answers(SetOffsets=CallError(grpc.StatusCode.FAILED_PRECONDITION, str(GroupActive("g"))))
+    with pytest.raises(CallError, match="group describe g shows its members"):
+        called(group.reset, daemon, "g", "foo", "begin", None, (), False)
 
 
 def test_an_address_is_blamed_on_what_names_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,6 @@ from pixy.errors import (
     ChangesForbidden,
     GroupActive,
     GroupHasMembers,
-    GroupRemembered,
     InvalidParameter,
     KafkaError,
     UnknownGroup,
@@ -309,7 +308,7 @@ def test_partitions_are_not_added_when_the_settings_are_refused(validate_only: b
 
 
 class SandboxKafka(FakeKafka):
-    """The sandbox: it lists and describes no groups, and refuses to set offsets of a group that has had members."""
+    """The sandbox: it lists and describes no groups, and sets offsets of a group that has had members as a member."""
 
     async def groups(self) -> list[str]:
         raise unsupported("ListGroups")
@@ -322,6 +321,10 @@ class SandboxKafka(FakeKafka):
 
     async def set_offsets(self, _group: str, _commits: Any) -> None:
         raise error_of(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    async def set_sandbox_offsets(self, group: str, commits: Any, consumer: Any) -> None:
+        assert consumer["group.id"] == group
+        self.commits |= {(each.topic, each.partition): each.offset for each in commits}
 
 
 def in_sandbox(scenario: Scenario, *known: str) -> None:
@@ -357,14 +360,12 @@ def test_the_sandbox_has_groups_without_members() -> None:
     in_sandbox(scenario, "bar", "busy")
 
 
-def test_the_sandbox_says_why_it_sets_no_offsets() -> None:
-    """It said that the group was being consumed, for ever, and no list had a member."""
+def test_the_sandbox_sets_offsets_of_a_group_whose_members_have_gone() -> None:
+    """It refused them for ever."""
 
     async def scenario(stage: Stage) -> None:
-        with pytest.raises(
-            GroupRemembered, match="group bar has had members, and the sandbox sets offsets only"
-        ):
-            await stage.ask(SetOffsets("bar", TOPIC, ((0, 1, ""),)))
+        await stage.ask(SetOffsets("bar", TOPIC, ((0, 1, ""), (1, -2, "x"))))
+        assert stage.kafka.commits == {(TOPIC, 0): 1, (TOPIC, 1): -2}
         stage.own["bar"] = {TOPIC: [0]}
         with pytest.raises(GroupActive, match="group bar is being consumed"):
             await stage.ask(SetOffsets("bar", TOPIC, ((0, 1, ""),)))
