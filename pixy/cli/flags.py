@@ -12,13 +12,14 @@ from pixy.cli import COMMANDS, EXITS, PROGRAMS
 from pixy.cli.arguments import Parser
 from pixy.config import App, Proxy, load_app, load_text, validate
 from pixy.config.effective import rows
+from pixy.config.kinds import seconds
 from pixy.config.load import Origins
 from pixy.config.security import Identities
 from pixy.errors import ConfigError
 
 SANDBOX_SEEDS = ["sandbox"]
-_SANDBOX_SESSION = 6.0
-"""Seconds of a member's session there, at most; the first member of a group waits for three until it has joined."""
+_SANDBOX_SESSION, _SANDBOX_HEARTBEAT = seconds(6), seconds(2)
+"""Of a group's member there, at most; the first member of a group waits for three until it has joined."""
 
 _TEXTS = (
     ("config", "FILE", "path to a YAML configuration file (default: $KAFKA_PIXY_CONFIG, or none)"),
@@ -188,7 +189,7 @@ def _use_sandbox(proxy: Proxy) -> None:
     """
     consumer = proxy.consumer
     consumer.session_timeout = min(consumer.session_timeout, _SANDBOX_SESSION)
-    consumer.heartbeat_interval = min(consumer.heartbeat_interval, _SANDBOX_SESSION / 3)
+    consumer.heartbeat_interval = min(consumer.heartbeat_interval, _SANDBOX_HEARTBEAT)
     proxy.kafka.seed_peers = list(SANDBOX_SEEDS)
     proxy.kafka.tls = False
     proxy.net.sasl.enable = False

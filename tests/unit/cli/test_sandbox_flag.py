@@ -23,7 +23,7 @@ proxies:
     kafka: {seed_peers: [prod:9092], tls: true}
     net: {sasl: {enable: true, user: u, password: p}}
     identities: {users: {shop: {who: ["uid:1"], password: x}}}
-  other: {kafka: {seed_peers: ["second:9092"], tls: true}}
+  other: {kafka: {seed_peers: ["second:9092"], tls: true}, consumer: {session_timeout: 3s}}
 """
 
 
@@ -36,7 +36,10 @@ def test_every_cluster_is_the_sandbox_without_tls_and_users(tmp_path: Path) -> N
     assert not app.proxies["main"].identities.users
     for key in ("main.kafka.seed_peers", "main.kafka.tls", "main.net.sasl.enable", "other.kafka.seed_peers"):
         assert origins[f"proxies.{key}"] == "--sandbox"
+    assert [each.consumer.session_timeout for each in app.proxies.values()] == [6, 3]
+    assert origins["proxies.main.consumer.session_timeout"] == "--sandbox"
     _, app = parse(["--sandbox=false", "--kafkaPeers=k:1"])
+    assert app.proxies["default"].consumer.session_timeout == 15
     assert app.proxies["default"].kafka.seed_peers == ["k:1"]
 
 
