@@ -17,6 +17,8 @@ from contextlib import suppress
 from http import HTTPStatus
 
 from pixy.api.edge.connections import PER_ADDRESS, Book, Slot, caller_of
+from pixy.api.edge.greeting import greeted
+from pixy.api.edge.pace import Pace
 from pixy.api.edge.refusals import Refusals, Refused, ignore
 
 logger = logging.getLogger("pixy.api")
@@ -52,6 +54,7 @@ class Acceptor:
         book: bounds the connections.
         tls: returns the context of the next handshake; None: without TLS.
         handshake_timeout: seconds in which it must end.
+        steps: gives turns to handshakes.
         refused: told the status, the address and the reason of a connection that is refused.
     """
 
@@ -62,13 +65,15 @@ class Acceptor:
         book: Book,
         tls: Callable[[], ssl.SSLContext] | None,
         handshake_timeout: float,
+        steps: Pace,
         refused: Refused = ignore,
     ) -> None:
         self._listener = listener
         self._make = make
         self._book = book
         self._tls = tls
-        self._timeout = handshake_timeout if tls is not None else None
+        self._timeout = handshake_timeout
+        self._steps = steps
         self._loop = asyncio.get_running_loop()
         self._refused = refused
         self._connecting: set[asyncio.Task[None]] = set()
@@ -145,11 +150,16 @@ class Acceptor:
 
     async def _connect(self, connection: socket.socket, slot: Slot) -> None:
         try:
+            if self._tls is None:
+                await self._loop.connect_accepted_socket(lambda: self._make(slot), connection)
+                return
+            left = self._timeout + self._loop.time()
+            async with asyncio.timeout(self._timeout):
+                await greeted(connection)
+            left -= self._loop.time()
+            await self._steps.wait(self._steps.queue(slot.caller), slot.caller)
             await self._loop.connect_accepted_socket(
-                lambda: self._make(slot),
-                connection,
-                ssl=None if self._tls is None else self._tls(),
-                ssl_handshake_timeout=self._timeout,
+                lambda: self._make(slot), connection, ssl=self._tls(), ssl_handshake_timeout=max(left, 0.001)
             )
         except BaseException as error:
             slot.free()

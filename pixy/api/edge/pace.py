@@ -61,6 +61,19 @@ class Pace:
         self._waiting.setdefault(caller, deque()).append(turn)
         return turn
 
+    def queue(self, caller: str) -> asyncio.Future[None]:
+        """Return what :meth:`wait` takes, also if there is time: for what takes long only after it has begun. Few begin in a turn.
+
+        Args:
+            caller: as for :meth:`enter`.
+        """
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(caller, deque()).append(turn)
+        if not self._turns:
+            self._turns = True
+            asyncio.get_running_loop().call_soon(self._next)
+        return turn
+
     async def wait(self, turn: asyncio.Future[None], caller: str) -> None:
         """Wait for the turn of a request.
 

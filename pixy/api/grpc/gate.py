@@ -33,6 +33,8 @@ WINDOW: Final = 16 * 1024
 _GONE: Final = 0.1
 """Seconds in which the core says that the client has gone, if that is why there is no message; then this task is cancelled."""
 _BUSY = "max_concurrent_requests"
+_SHORT: Final = 4096
+"""Bytes of a message that a health check or reflection may have: such a call may last, and what it holds counts nowhere."""
 
 Behaviour = Callable[[bytes, Any, str], Awaitable[bytes]]
 """Answers a message of a call, for a caller: with the bytes of a message."""
@@ -85,7 +87,7 @@ class Gate:
 
         async def call(_requests: Any, context: Any) -> bytes:
             caller = await self._enter(context, public)
-            raw = await self._next(context, caller)
+            raw = await self._next(context, caller, short=public)
             if raw is None:
                 await _refuse_empty(context)
             return await behaviour(raw, context, caller)  # type: ignore[arg-type]
@@ -96,7 +98,7 @@ class Gate:
         """Return a handler of calls with one message and a stream of answers, which need no caller."""
 
         async def call(_requests: Any, context: Any) -> None:
-            raw = await self._next(context, await self._enter(context, True))
+            raw = await self._next(context, await self._enter(context, True), short=True)
             if raw is None:
                 await _refuse_empty(context)
             await behaviour(raw, context)  # type: ignore[arg-type]
@@ -145,11 +147,11 @@ class Gate:
         return caller
 
     async def _messages(self, handler: Any, context: Any, caller: str) -> AsyncIterator[Any]:
-        while (raw := await self._next(context, caller)) is not None:
+        while (raw := await self._next(context, caller, short=True)) is not None:
             yield handler.request_deserializer(raw)
 
-    async def _next(self, context: Any, caller: str) -> bytes | None:
-        """Read a message; None: there is none. Aborts the call if it takes too long."""
+    async def _next(self, context: Any, caller: str, *, short: bool = False) -> bytes | None:
+        """Read a message; None: there is none. Aborts the call if it takes too long, or must be short and is not."""
         try:
             with self._deadline:
                 if not self._reads.take(caller):
@@ -163,7 +165,13 @@ class Gate:
                 grpc.StatusCode.INVALID_ARGUMENT,
                 f"malformed request: it did not arrive within {self._timeout:g} s (`body_timeout`)",
             )
-        return raw if isinstance(raw, bytes) else None
+        if not isinstance(raw, bytes):
+            return None
+        if short and len(raw) > _SHORT:
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT, f"malformed request: it has more than {_SHORT} bytes"
+            )
+        return raw
 
 
 async def _wait(context: Any, later: Later, places: Shares, address: str) -> None:

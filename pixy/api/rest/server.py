@@ -155,6 +155,7 @@ class RestServer(Listener):
             self._edge.book,
             None if self.tls is None else self.tls.context,
             settings.handshake_timeout,
+            edge.steps,
             refused,
         )
         self._acceptor.start()

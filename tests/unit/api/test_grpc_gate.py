@@ -121,6 +121,47 @@ async def test_a_probe_finds_a_place_whatever_other_connections_of_its_address_l
     assert gate.held == 1
 
 
+async def test_long_messages_of_health_checks_and_reflection_are_refused() -> None:
+    """Watchers and reflection last as long as their clients like, and the bytes of their messages count nowhere."""
+    gate, _, call = made(16)
+    kept: list[bytes] = []
+
+    async def watched(raw: bytes, _context: Any) -> None:
+        kept.append(raw)
+
+    async def reflected(requests: Any, _context: Any) -> Any:
+        async for each in requests:
+            kept.append(each)
+            yield each
+
+    service: Any = SimpleNamespace(
+        stream_stream=reflected,
+        request_deserializer=lambda raw: raw,
+        response_serializer=lambda answer: answer,
+    )
+    check = gate.unary(probed, public=True).stream_unary
+    watch, reflect = gate.server_stream(watched).stream_stream, gate.stream(service).stream_stream
+    for size in (4096, 4097):
+        contexts = [Context() for _ in range(3)]
+        for each in contexts:
+            each.message = lambda size=size: asyncio.sleep(0, b"m" * size)
+
+        async def reflects(context: Context) -> None:
+            await anext(reflect(None, context))
+
+        calls = (check(None, contexts[0]), watch(None, contexts[1]), reflects(contexts[2]))
+        for each in calls:
+            if size == 4096:
+                await each
+            else:
+                with pytest.raises(Aborted, match=r"INVALID_ARGUMENT.*more than 4096 bytes"):
+                    await each
+    assert [len(each) for each in kept] == [4096, 4096]
+    context = Context()
+    context.message = lambda: asyncio.sleep(0, b"m" * 10_000)
+    assert len(await call(context)) > 10_000, "others count"
+
+
 async def probed(raw: bytes, _context: Any, caller: str) -> bytes:
     return raw + caller.encode()
 
