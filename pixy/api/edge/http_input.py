@@ -232,13 +232,17 @@ class HttpInput(PacedInput):
         """At least one head is whole."""
         self._latest = newest[-1]
         self._body = self._latest[1]
+        before = self._head
         self._beside = self._head = 0
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
         most = self._settings.max_header_bytes
-        if len(parsed) > most and any(head_size(message) > most for message, _ in newest):
-            self._refuse_head()  # it has come as a whole, behind a request or a body
+        for message, _ in newest if before + len(parsed) > min(FREE, most) else ():
+            size = head_size(message)
+            self.unread.head(message, size)
+            if size > most and len(parsed) > most:
+                self._refuse_head()  # it has come as a whole, behind a request or a body
 
     def _part(self, size: int) -> None:
         """A head goes on."""
@@ -339,6 +343,7 @@ class HttpInput(PacedInput):
         """A request begins to be served, and waits no longer."""
         if self._waiting is not None:
             self._waiting.forget(message)
+        self.unread.begins(message)
         self._count()
         self._count_unread()
 

@@ -90,8 +90,9 @@ class HttpServer(web.Server):
     def _make(
         self, message: Any, payload: Any, protocol: Any, writer: Any, task: asyncio.Task[None]
     ) -> web.BaseRequest:
-        protocol.unread.served = payload
-        if protocol.held:
+        unread = protocol.unread
+        unread.served = payload
+        if protocol.held or unread.heads:
             protocol.begins(message)
         return HttpRequest(message, payload, protocol, writer, task, self._loop)
 

@@ -80,8 +80,10 @@ class Refusing(RequestHandler):
         self._tell(status, text)
         if self._is_next(message) and self.transport is not None:
             self.transport.write(refusal(status, text))
-            # Its handler may run on until the connection has ended.
+            # The end of the connection may be noticed late, over TLS above all: it must not be carried out.
             body.set_exception(web.RequestPayloadError(text))
+            if self._current_request is None and self._task_handler is not None:
+                self._task_handler.cancel()
         self.force_close()
 
     def _refuse_unparsed(self, status: HTTPStatus, text: str) -> None:

@@ -1,7 +1,10 @@
-"""What has arrived on a connection and nobody reads yet, counted in the byte budget: bodies, and data that is not parsed.
+"""What has arrived on a connection and is held, counted in the byte budget: bodies that nobody reads yet, data that is not parsed, long heads.
 
 A body is counted for its request once its handler reads it. Until then it is counted here: the request waits for its turn,
 or for its caller to be recognized, or its handler reads no body at all. What comes after the handler has ended is dropped.
+
+aiohttp keeps the head of a request, its bytes and the headers that it has made of them, until the next request of the
+connection begins, however long that takes.
 """
 
 from __future__ import annotations
@@ -16,6 +19,8 @@ FREE: Final = 8 * 1024
 """Bytes of a connection that do not count: about as many as it takes by itself."""
 _PIECE: Final = 100
 """Bytes that each piece of a body costs besides its own; a chunked body may come in pieces of one byte."""
+_COPIES: Final = 2
+"""How many times the bytes of a head are held."""
 
 
 class Unread:
@@ -25,7 +30,7 @@ class Unread:
         share: the connection's part of the byte budget.
     """
 
-    __slots__ = ("_dropped", "_latest", "_taken", "kept", "served", "share")
+    __slots__ = ("_begun", "_dropped", "_latest", "_taken", "heads", "kept", "served", "share")
 
     def __init__(self, share: Share) -> None:
         self.share = share
@@ -34,6 +39,10 @@ class Unread:
         """Bytes of it that wait to be parsed."""
         self.served: StreamReader | None = None
         """The body of the request that is served, until somebody reads it."""
+        self.heads: dict[int, int] = {}
+        """Bytes of the long heads that are held, by the ids of their messages."""
+        self._begun = 0
+        """The id of the latest request that has begun."""
         self._latest: StreamReader | None = None
         self._taken: StreamReader | None = None
         """The body that is read, or dropped, as it arrives."""
@@ -53,11 +62,24 @@ class Unread:
         size = 0 if served is None else self._size(served)
         if latest is not None and latest is not served:
             size += self._size(latest)
+        if self.heads:
+            size += sum(self.heads.values())
         more = (size if size > FREE else 0) + self.kept - self.share.held
         if more > 0:
             self.share.take(more)
         elif more < 0:
             self.share.give_back(-more)
+
+    def head(self, message: Any, size: int) -> None:
+        """Count the head of a request from now on, if it is long."""
+        if size > FREE:
+            self.heads[id(message)] = _COPIES * size
+
+    def begins(self, message: Any) -> None:
+        """A request begins; the head of the one before is no longer held."""
+        if id(message) != self._begun:
+            self.heads.pop(self._begun, None)
+            self._begun = id(message)
 
     def keep(self, size: int) -> None:
         """Count data that waits to be parsed. Raises OverBudget, and then counts as much as before."""
@@ -88,6 +110,7 @@ class Unread:
         self.served = self._latest = self._taken = self._dropped = None
         self.share.give_back()
         self.share.goes_alone()
+        self.heads.clear()
         self.kept = 0
 
     def _size(self, body: StreamReader) -> int:

@@ -29,6 +29,8 @@ class World:
         self.told: list[int] = []
         self.read: list[tuple[int, int]] = []
         """The bytes that a body had, and those that were counted for unread ones, whenever a handler got some."""
+        self.begun = 0
+        """Requests that the handler was given."""
         self._reads = reads
         self._server = HttpServer(
             self._answer,
@@ -41,6 +43,7 @@ class World:
         self._opened: list[Any] = []
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.begun += 1
         await self.go.wait()
         if not self._reads:
             return web.Response(status=404)
@@ -137,6 +140,38 @@ async def test_a_request_that_is_refused_for_its_body_is_not_carried_out() -> No
     assert b" 503 " in transport.written and world.read == []
     other.give_back()
     connection.connection_lost(None)
+    await world.close()
+
+
+LONG = GET[:-2] + b"A: %s\r\n\r\n" % (b"x" * 20_000)
+
+
+@pytest.mark.parametrize("pieces", [[LONG], [LONG[:10_000], LONG[10_000:]], [GET + LONG], [GET, LONG]])
+async def test_a_long_head_counts_until_the_next_request_begins(pieces: list[bytes]) -> None:
+    """So long aiohttp keeps it, also on an idle connection."""
+    world = World()
+    connection, transport = await world.open(*pieces)
+    assert 40_000 <= world.budget.held < 41_000
+    world.go.set()
+    await world.settle()
+    assert b" 404 " in transport.written and 40_000 <= world.budget.held < 41_000
+    connection.data_received(GET)
+    await world.settle()
+    assert world.budget.held == 0 and not connection.unread.heads and not transport.closed
+    await world.close()
+
+
+async def test_long_heads_are_bounded_together_and_those_beyond_are_not_carried_out() -> None:
+    world = World(400_000)
+    world.go.set()
+    found = [await world.open() for _ in range(20)]
+    await world.settle()
+    for connection, _ in found:
+        connection.data_received(LONG)
+    await world.settle()
+    refused = [transport for _, transport in found if b" 503 " in transport.written]
+    served = [transport for _, transport in found if b" 404 " in transport.written]
+    assert len(served) == world.begun == 7 and len(refused) == 13 and all(each.closed for each in refused)
     await world.close()
 
 
