@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 from actors import Actor
@@ -20,6 +21,8 @@ from pixy.wire.types import TopicPartition
 logger = logging.getLogger("pixy.engine")
 
 _EXPIRY_CHECK = 0.1
+_AT_ONCE = 200
+"""Long polls that time out in one turn of the loop: answering them takes some 10 ms. Those that a group kept waiting while it joined end together."""
 _FROZEN = 1.0
 """Seconds by which a timer is late if the process did not run: clients' requests wait in its sockets."""
 
@@ -164,7 +167,7 @@ class Subscriptions:
         polls = self._topics.get(topic)
         if polls is None:
             return
-        expired = list(polls.expire(self._now()))
+        expired = list(islice(polls.expire(self._now()), _AT_ONCE))
         for poll in expired:
             poll.reply.try_fail(self._timeout_error())
         if expired and self._member and not polls.joined and not polls.missing:

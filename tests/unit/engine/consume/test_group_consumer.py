@@ -328,6 +328,27 @@ def test_a_group_whose_first_session_cannot_be_opened_answers_and_tries_again() 
     run(scenario)
 
 
+def test_of_long_polls_that_time_out_together_some_do_so_in_each_turn_of_the_loop() -> None:
+    """Those that a group kept waiting while it joined have the same deadline."""
+
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, subscription_timeout=3600.0, long_polling_timeout=3.0, join_timeout=10.0)
+        await stage.joined(0)
+        for _ in range(9):
+            await stage.ack(await stage.consume())
+        polls = [asyncio.create_task(stage.consume()) for _ in range(1000)]
+        await asyncio.wait(polls, return_when=asyncio.FIRST_COMPLETED)
+        before = 0
+        while before < 1000:
+            done = sum(poll.done() for poll in polls)
+            assert done - before <= 200
+            before = done
+            await asyncio.sleep(0)
+        assert all(isinstance(poll.exception(), LongPollTimeout) for poll in polls)
+
+    run(scenario)
+
+
 def test_only_the_first_request_for_a_topic_waits_for_the_join() -> None:
     """With KIP-848 a member that gets no partition of a new topic hears nothing: its assignment does not change."""
 
