@@ -75,7 +75,7 @@ async def greeted(connection: socket.socket) -> None:
 async def _readable(connection: socket.socket) -> None:
     loop = asyncio.get_running_loop()
     waiter: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(connection, lambda: waiter.done() or waiter.set_result(None))
+    loop.add_reader(connection, lambda: None if waiter.done() else waiter.set_result(None))
     try:
         await waiter
     finally:
