@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import difflib
+import re
 import textwrap
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -10,6 +12,9 @@ from typing import Any, NoReturn
 from pixy.escaping import escaped
 
 EXIT_USAGE = 2
+_WRONG_CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)")
+_WRONG_OPTION = re.compile(r"unrecognized arguments: (-[^\s=]*)")
+"""What argparse says."""
 _WIDTH = 80
 """Columns of a help text's end; an example that is longer is broken where it is written."""
 
@@ -68,8 +73,19 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Write one line to standard error, and raise SystemExit with exit code 2."""
-        text = " ".join(message.split())
+        text = " ".join(message.split()) + self.meant(message)
         self.exit(EXIT_USAGE, escaped(f"{self.prog}: {text} (see {self.prog} --help)") + "\n")
+
+    def meant(self, message: str) -> str:
+        """Return ``, did you mean 'x'?`` for what resembles the wrong option, command or value of an error most; empty if nothing does."""
+        if found := _WRONG_CHOICE.search(message):
+            known = re.findall(r"[^\s,'\"]+", found[2])
+        elif found := _WRONG_OPTION.search(message):
+            known = list(self._option_string_actions)
+        else:
+            return ""
+        close = difflib.get_close_matches(found[1], known, 1)
+        return f", did you mean {close[0]!r}?" if close else ""
 
 
 def _examples(examples: Mapping[str, str]) -> str:

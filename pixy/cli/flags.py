@@ -78,7 +78,7 @@ class UsageError(ConfigError):
 
 class _Parser(Parser):
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message)
+        raise UsageError(message + self.meant(message))
 
 
 def _switch(text: str) -> bool:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from pixy.cli.arguments import Parser
-from pixy.cli.streams import failed, stuck
+from pixy.cli.streams import EXIT_BROKEN_PIPE, failed, stuck
 from pixy.wire.exceptions import WireError
 
 EXIT_ERROR = 1
@@ -17,6 +17,7 @@ EXITS = {
     1: "invalid input; stderr names the reason",
     2: "wrong command line",
     130: "ended by Ctrl-C",
+    141: "the reader of the output has gone",
 }
 _EXAMPLES = {
     "kafka-pixy wire list Metadata": "the fields of a message",
@@ -65,7 +66,7 @@ def run(argv: Sequence[str]) -> int:
         return EXIT_ERROR
     except BrokenPipeError:
         stuck()  # the reader is gone (`| head`)
-        return EXIT_ERROR
+        return EXIT_BROKEN_PIPE
     except OSError as error:
         if output := stuck():
             return failed(output, ["wire"])

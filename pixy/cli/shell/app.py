@@ -92,7 +92,7 @@ def run(argv: Sequence[str]) -> int:
         return EXIT_USAGE
     except click.ClickException as error:
         where = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else name
-        text = _short(" ".join(error.format_message().split()).removesuffix("."))
+        text = _short(_plain(" ".join(error.format_message().split()).removesuffix(".")))
         _complain(f"{where}: {_origin(error)}{text} (see {where} --help)")
         return EXIT_USAGE
     except ShellError as error:
@@ -116,6 +116,17 @@ def _origin(error: click.ClickException) -> str:
     from pixy.cli.shell.profiles import file_of
 
     return file_of(ctx, param.name)
+
+
+def _plain(text: str) -> str:
+    """Say of what is no number that it is none: to click it is no `integer range`."""
+    for kind, word in (
+        ("integer range", "a whole number"),
+        ("integer", "a whole number"),
+        ("float range", "a number"),
+    ):
+        text = text.replace(f"is not a valid {kind}", f"is not {word}")
+    return text
 
 
 def _short(text: str) -> str:

@@ -15,6 +15,9 @@ _NO_CONNECTION: Final = ("failed to connect to all addresses", "DNS resolution f
 """How gRPC begins if no connection came about; a call that was on one ends with what became of that."""
 _HTTP_STATUS: Final = re.compile(r"Received http2 header with status: ([0-9]{3})")
 
+_NO_CLUSTER: Final = "proxy `"
+"""How the daemon begins, as the original, if it has no such cluster."""
+
 NO_TLS_THERE: Final = "without TLS: the TLS handshake failed"
 NO_TLS: Final = "leave out --tls, --ca and --cert (and KAFKA_PIXY_TLS, KAFKA_PIXY_CA), or name another port"
 """What to do about a daemon that serves no TLS."""
@@ -96,6 +99,8 @@ def of_call(error: Any, server: str, method: str, *, tls: bool = False) -> CallE
             f"no daemon answers at {server}: {_cause(details)}",
             f"{_TRY_TLS if closed else ''}start one (kafka-pixy --sandbox), or name another with --server or KAFKA_PIXY_SERVER",
         )
+    if status is grpc.StatusCode.INVALID_ARGUMENT and details.startswith(_NO_CLUSTER):
+        return CallError(status, details, "kafka-pixy status shows the clusters that --cluster can name")
     if status is grpc.StatusCode.UNAUTHENTICATED:
         return CallError(status, details, "--token-file or KAFKA_PIXY_TOKEN has the key or token to send")
     if status is grpc.StatusCode.UNAVAILABLE and details == str(ShuttingDown()):

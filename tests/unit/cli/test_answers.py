@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from pixy.cli.main import main
-from pixy.cli.shell.errors import CallError
+from pixy.cli.shell.errors import CallError, of_call
 from pixy.proto import kafkapixy_pb2 as pb
 from tests.in_process import run_in_process
 from tests.unit.cli.answers import NOT_FOUND, Shell
@@ -302,3 +302,18 @@ def test_a_format_goes_before_the_output_of_a_profile(
     assert shell.run("consume", "foo", "--until-end", "--format", "%s") == (0, "", "")
     code, _, said = shell.run("consume", "foo", "--until-end", "--format", "%s", "--json")
     assert (code, "--format and --output" in said) == (2, True)
+
+
+def test_a_cluster_that_is_not_there_says_where_the_others_stand() -> None:
+    """The daemon's text is the original's, which calls it a proxy."""
+
+    class Refused:
+        def code(self) -> grpc.StatusCode:
+            return grpc.StatusCode.INVALID_ARGUMENT
+
+        def details(self) -> str:
+            return "proxy `nope` does not exist"
+
+    assert str(of_call(Refused(), "d:1", "Produce")) == (
+        "INVALID_ARGUMENT: proxy `nope` does not exist; kafka-pixy status shows the clusters that --cluster can name"
+    )

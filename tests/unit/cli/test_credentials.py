@@ -332,7 +332,7 @@ def test_a_file_without_end_is_refused(flag: str, tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("profile", "text"),
     [
-        ("{timeout: abc}", "Invalid value for '--timeout': 'abc' is not a valid float range (see kafka-pixy topics --help)"),
+        ("{timeout: abc}", "Invalid value for '--timeout': 'abc' is not a number (see kafka-pixy topics --help)"),
         ("{output: xml}", "Invalid value for '--output': 'xml' is not one of 'table', 'json', 'yaml' (see kafka-pixy topics --help)"),
         ("{server: nope}", "--server 'nope': is not HOST:PORT, such as localhost:19091"),
         ("{server: 'd:1', ca: /none}", "--ca /none: No such file or directory"),

@@ -109,6 +109,29 @@ def test_no_program_takes_the_last_of_two_values(args: list[str], text: str) -> 
     assert shown.startswith("kafka-pixy") and text in shown, shown
 
 
+@pytest.mark.parametrize(
+    ("args", "text"),
+    [
+        (["--tcpAdr", "a"], "unrecognized arguments: --tcpAdr a, did you mean '--tcpAddr'?"),
+        (["--nothing-like-it"], "unrecognized arguments: --nothing-like-it (see"),
+        (["tap", "--brokr=a:1"], "unrecognized arguments: --brokr=a:1, did you mean '--broker'?"),
+        (["tap", "--output", "jsno"], "'json', 'none'), did you mean 'json'?"),
+        (["keys", "lst"], "'list'), did you mean 'list'?"),
+        (["wire", "decde"], ", did you mean 'decode'?"),
+        (["pipeline", "archiv"], ", did you mean 'archive'?"),
+        (["consume", "t", "-n", "a"], "'a' is not a whole number (see"),
+        (["status", "--timeout", "a"], "'a' is not a number (see"),
+        (["group", "reset", "g", "t", "--shift", "a"], "'a' is not a whole number (see"),
+    ],
+    ids=lambda each: each[0] if isinstance(each, list) else "",
+)
+def test_what_was_meant_is_said(args: list[str], text: str) -> None:
+    """The shell's commands suggested the right one, the programs did not; and click's number was no `integer range`."""
+    done = run(*args)
+    shown = done.stderr.decode()
+    assert (done.returncode, done.stdout, shown.count("\n")) == (2, b"", 1) and text in shown, shown
+
+
 def test_a_switch_may_be_repeated() -> None:
     """As ``alias kp='kafka-pixy --sandbox'`` makes people do."""
     parser = make_parser()

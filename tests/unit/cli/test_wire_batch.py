@@ -302,6 +302,7 @@ def test_a_process_exits_with_a_code() -> None:
 
 
 def test_a_closed_pipe() -> None:
+    """As any other command: it was 1, as for invalid input."""
     many = Builder().extend(Record(n, 0, None, b"x" * 50) for n in range(20_000)).build().marshal()
     process = subprocess.Popen(
         [sys.executable, "-m", "pixy.cli.main", "wire", "batch", "--raw"],
@@ -316,4 +317,4 @@ def test_a_closed_pipe() -> None:
         process.stdin.close()
         assert process.stdout.readline()
         process.stdout.close()
-        assert process.wait(30) == 1 and process.stderr.read() == b""
+        assert process.wait(30) == 141 and process.stderr.read() == b""
