@@ -111,6 +111,13 @@ def stuck() -> OSError | None:
     return error
 
 
+def remark(text: str) -> None:
+    """Print a line on standard error, unless that takes nothing at the moment: an event loop must not wait for its reader."""
+    if _takes_more(sys.stderr):
+        with contextlib.suppress(OSError):
+            print(text, file=sys.stderr, flush=True)
+
+
 def abandon(*, unless_read: bool = False) -> None:
     """Give up standard output, whose reader does not read: what it still holds goes to the null device, so nothing waits for him.
 
@@ -172,4 +179,4 @@ def _drop(stream: Any) -> None:
             os.close(null)
 
 
-__all__ = ["EXIT_BROKEN_PIPE", "EXIT_ERROR", "abandon", "failed", "guarded", "prepare", "stuck"]
+__all__ = ["EXIT_BROKEN_PIPE", "EXIT_ERROR", "abandon", "failed", "guarded", "prepare", "remark", "stuck"]

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pixy.cli.open_files import allow_open_files, too_few
-from pixy.cli.streams import failed, stuck
+from pixy.cli.streams import failed, remark, stuck
 from pixy.cli.tap_flags import make_config, make_parser
 from pixy.errors import ConfigError, StartError
 from pixy.tap.config import TapConfig, parse_address, show_address
@@ -95,7 +95,7 @@ class _Program:
         try:
             await service.start()
         except StartError as error:
-            print(f"kafka-pixy tap: {error}", file=sys.stderr)
+            remark(f"kafka-pixy tap: {error}")
             return EXIT_FAILED_TO_START
         self._announce(service)
         views = asyncio.create_task(self._views(service))
@@ -104,7 +104,7 @@ class _Program:
         await asyncio.wait((failed, stopped, views), return_when=asyncio.FIRST_COMPLETED)
         code = 0
         if failed.done():
-            print(f"kafka-pixy tap: stopping: {failed.result()}", file=sys.stderr)
+            remark(f"kafka-pixy tap: stopping: {failed.result()}")
             code = EXIT_BROKEN
         elif views.done() and not self._stop.is_set():
             views.result()
@@ -121,7 +121,7 @@ class _Program:
 
     def _announce(self, service: TapService) -> None:
         for text in [*_listening(service), *self._notes(service)]:
-            print(text, file=sys.stderr, flush=True)
+            remark(text)
 
     def _notes(self, service: TapService) -> list[str]:
         notes = [] if service.http is None else [f"views: http://{show_address(service.http)}/"]

@@ -200,6 +200,25 @@ def test_a_remark_that_is_read_is_kept(tmp_path: Any, monkeypatch: pytest.Monkey
     assert (tmp_path / "err").read_text() == "all is well\nstill\n"
 
 
+def test_an_event_loop_does_not_wait_for_a_reader(full_pipe: Callable[..., None]) -> None:
+    """The tap's first lines held up its loop, where no signal was seen any more."""
+    full_pipe("stderr")
+    striking = threading.Timer(5, os.kill, (os.getpid(), signal.SIGINT))
+    striking.start()
+    try:
+        streams.remark("127.0.0.1:19093 -> 127.0.0.1:9092")
+    except KeyboardInterrupt:
+        pytest.fail("it waits for a reader")
+    finally:
+        striking.cancel()
+        striking.join()
+
+
+def test_what_a_loop_says_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
+    streams.remark("127.0.0.1:19093 -> 127.0.0.1:9092")
+    assert capsys.readouterr().err == "127.0.0.1:19093 -> 127.0.0.1:9092\n"
+
+
 # -- the caller's alarm -----------------------------------------------------------------------------
 
 
