@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from typing import cast
 
@@ -54,14 +55,14 @@ async def read(
     if request.headers.get("Expect", "").lower() == "100-continue" and request.transport:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     unread.reads(content, share)
-    chunks: list[bytes] = []
-    total = 0
+    whole, total = io.BytesIO(), 0  # putting pieces together at the end would take milliseconds
+    chunk = b""
     try:
         with connection.body_deadline:
             async for chunk in content.iter_any():
                 total += len(chunk)
                 grows(total)
-                chunks.append(chunk)
+                whole.write(chunk)
     except (PixyError, ConnectionError):
         raise
     except TimeoutError:
@@ -71,4 +72,4 @@ async def read(
         raise UnreadableBody(str(error)) from error
     if total > _LONG:
         await connection.take_turn()  # the ends of many bodies may come at the same time
-    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+    return chunk if len(chunk) == total else whole.getvalue()

@@ -8,6 +8,7 @@ as the client wrote it, without the white space between its tokens, so numbers k
 from __future__ import annotations
 
 import binascii
+import io
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -209,7 +210,7 @@ async def decode_long(
         v2: whether to raise v2's error.
     """
     text = memoryview(raw)  # a copy would take milliseconds
-    found, left, at, last = list[bytes](), b"", 1, len(text) - 1
+    found, left, at, last = io.BytesIO(), b"", 1, len(text) - 1
     try:
         if bytes(text[:1]) != b'"':
             raise ValueError
@@ -224,12 +225,12 @@ async def decode_long(
             whole = len(piece) if at >= last else max(0, len(piece) - 4) & ~3
             if at < last and b"=" in piece[:whole]:
                 raise ValueError
-            found.append(binascii.a2b_base64(piece[:whole], strict_mode=True))
+            found.write(binascii.a2b_base64(piece[:whole], strict_mode=True))
             left = piece[whole:]
             await give_way()
     except ValueError:
         raise bad_base64(what, bytes(text[: 8 * _SHOWN + 1]), v2=v2) from None
-    return b"".join(found)
+    return found.getvalue()
 
 
 def bad_base64(what: str, text: bytes, *, v2: bool) -> ApiError:

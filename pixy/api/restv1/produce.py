@@ -1,14 +1,14 @@
 """The endpoints that produce: a request's records go to the topic's producer in one message.
 
-A correct binary request is decoded, base64 included, in one call into C. A request with an error is decoded
-again record by record, to report the bad records and to write the others; so is a long one, with turns for others between.
+A correct binary request is decoded, base64 included, in one call into C; a long one in several, with turns for others between. A
+request with an error is decoded again record by record, to report the bad records and to write the others.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from typing import Annotated, Any, cast
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
 from aiohttp import web
@@ -26,8 +26,8 @@ from pixy.errors import InvalidParameter, KafkaError, PixyError, UnknownPartitio
 from pixy.kafka.producer_messages import NO_OFFSET
 from pixy.kafka.record_headers import checked_headers
 
-_LONG = 2 << 20
-"""Bytes of a body that is decoded in one call, in some ten milliseconds."""
+T = TypeVar("T")
+
 _BYTES_PER_STEP = 512
 """As many bytes of keys and values take as long as a header."""
 
@@ -87,6 +87,7 @@ class _Answer(Struct, gc=False):
 
 _strict = msgspec.json.Decoder(_Request)
 _loose = msgspec.json.Decoder(_LooseRequest)
+_parse_valid = msgspec.json.Decoder(list[Record]).decode
 _parse_list = msgspec.json.Decoder(list[_LooseRecord]).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -102,12 +103,21 @@ async def decode(body: bytes, call: Call) -> list[Record | ApiError]:
         ApiError: 400, not JSON; 413, too many records; 422, a field is of another type, or there are no records; or
             every record is bad.
     """
-    if call.negotiated.request_format == "binary" and len(body) <= _LONG:
-        try:
-            return await _some(_strict.decode(body).records, call)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidParameter):
-            pass  # decoded again below, record by record
-    return await _decode_each(body, call)
+    decoded = await _decode_valid(body, call) if call.negotiated.request_format == "binary" else None
+    return await _decode_each(body, call) if decoded is None else decoded
+
+
+async def _decode_valid(body: bytes, call: Call) -> list[Record | ApiError] | None:
+    """Decode records in the binary format, base64 included; None: something is wrong with one."""
+    try:
+        if len(body) <= PIECE:
+            records = _strict.decode(body).records
+            _check_count(records, call)
+            await _pair_headers(records or [], call)
+            return records  # type: ignore[return-value]  # nobody writes to this list
+        return await _decode_pieces(body, call, _parse_valid, _pair_headers)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidParameter):
+        return None
 
 
 def _check_count(records: Sequence[object] | None, call: Call) -> None:
@@ -117,9 +127,7 @@ def _check_count(records: Sequence[object] | None, call: Call) -> None:
         raise bodies.too_many(call.config)
 
 
-async def _some(records: list[Record] | None, call: Call) -> list[Record | ApiError]:
-    _check_count(records, call)
-    assert records is not None
+async def _pair_headers(records: list[Record], call: Call) -> list[Record]:
     step = 0
     for record in records:
         if record.headers:
@@ -128,7 +136,7 @@ async def _some(records: list[Record] | None, call: Call) -> list[Record | ApiEr
             if step >= STEP:
                 step = 0
                 await call.give_way()
-    return records  # type: ignore[return-value]  # nobody writes to this list
+    return records
 
 
 def _pairs(headers: list[_Header] | None) -> Any:
@@ -136,7 +144,10 @@ def _pairs(headers: list[_Header] | None) -> Any:
 
 
 async def _decode_each(body: bytes, call: Call) -> list[Record | ApiError]:
-    decoded = await _decode_pieces(body, call) if len(body) > PIECE else None
+    decoded = None
+    if len(body) > PIECE:
+        parse = _parse_json if call.negotiated.request_format == "json" else _parse_list
+        decoded = await _decode_pieces(body, call, parse, _decode_some)
     if decoded is None:
         decoded = await _decode_whole(body, call)
     if all(isinstance(each, ApiError) for each in decoded):
@@ -144,16 +155,27 @@ async def _decode_each(body: bytes, call: Call) -> list[Record | ApiError]:
     return decoded
 
 
-async def _decode_pieces(body: bytes, call: Call) -> list[Record | ApiError] | None:
-    """Parse and decode a long body piece by piece; None: it has to be parsed as a whole."""
+async def _decode_pieces(
+    body: bytes,
+    call: Call,
+    parse: Callable[[bytes], list[T]],
+    convert: Callable[[list[T], Call], Awaitable[Sequence[Record | ApiError]]],
+) -> list[Record | ApiError] | None:
+    """Decode a long body piece by piece; None: it has to be parsed as a whole.
+
+    Args:
+        body: of the request.
+        call: the request.
+        parse: parses a list of records.
+        convert: decodes them.
+    """
     decoded: list[Record | ApiError] = []
-    parse = _parse_json if call.negotiated.request_format == "json" else _parse_list
     await call.begin_turn()
     try:
         for records in divided(body, parse):
             if len(decoded) + len(records) > call.config.max_request_records:
                 raise bodies.too_many(call.config)
-            await _decode_some(records, call, decoded)
+            decoded += await convert(records, call)
             await call.begin_turn()
     except Undivided:
         return None
@@ -173,9 +195,7 @@ async def _decode_whole(body: bytes, call: Call) -> list[Record | ApiError]:
     _check_count(records, call)
     if len(body) > PIECE:
         await call.begin_turn()
-    decoded: list[Record | ApiError] = []
-    await _decode_some(records or (), call, decoded)
-    return decoded
+    return await _decode_some(records or [], call)
 
 
 def _parse_json(piece: bytes) -> list[_LooseRecord]:
@@ -183,8 +203,9 @@ def _parse_json(piece: bytes) -> list[_LooseRecord]:
     return _parse_list(piece)
 
 
-async def _decode_some(records: Sequence[_LooseRecord], call: Call, decoded: list[Record | ApiError]) -> None:
-    """Decode records, step by step, and add them to those before."""
+async def _decode_some(records: list[_LooseRecord], call: Call) -> list[Record | ApiError]:
+    """Decode records, step by step."""
+    decoded: list[Record | ApiError] = []
     form, v2 = call.negotiated.request_format, call.negotiated.request_api == "v2"
     long = embedded.LONG if form == "binary" else sys.maxsize
     step = 0
@@ -212,6 +233,7 @@ async def _decode_some(records: Sequence[_LooseRecord], call: Call, decoded: lis
         if step >= STEP:
             step = 0
             await call.give_way()
+    return decoded
 
 
 async def produce(call: Call) -> web.StreamResponse:

@@ -64,7 +64,7 @@ async def test_long_bodies_that_come_together_are_parsed_in_different_turns(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ticks, parsed = itertools.count(), list[int]()
-    steps, parse = Pace(lambda: next(ticks) * 0.01, 1), produce._parse_list
+    steps, parse = Pace(lambda: next(ticks) * 0.01, 1), produce._parse_valid
 
     def noted(piece: bytes) -> Any:
         parsed.append(now)
@@ -75,7 +75,7 @@ async def test_long_bodies_that_come_together_are_parsed_in_different_turns(
         if turn is not None:
             await steps.wait(turn, "a")
 
-    monkeypatch.setattr(produce, "_parse_list", noted)
+    monkeypatch.setattr(produce, "_parse_valid", noted)
     call: Any = Call()
     call.give_way = give_way
     body, now = document(3, 0, "QUJD" * 250_000), 0
@@ -86,15 +86,15 @@ async def test_long_bodies_that_come_together_are_parsed_in_different_turns(
     assert len(parsed) == 6 * 3 and max(parsed.count(each) for each in parsed) <= 2
 
 
-@pytest.mark.parametrize("form", ["binary", "json"])
-async def test_a_long_body_is_parsed_in_pieces(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    pieces, parse = list[int](), produce._parse_list
+@pytest.mark.parametrize(("form", "name"), [("binary", "_parse_valid"), ("json", "_parse_list")])
+async def test_a_long_body_is_parsed_in_pieces(form: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces, parse = list[int](), getattr(produce, name)
 
     def noted(piece: bytes) -> Any:
         pieces.append(len(piece))
         return parse(piece)
 
-    monkeypatch.setattr(produce, "_parse_list", noted)
+    monkeypatch.setattr(produce, name, noted)
     call: Any = Call(form)
     found = await produce.decode(document(2000, 0, "QUJD" * 1000), call)
     assert len(found) == 2000 and {each.value for each in found} == {
