@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pixy.api.restv1 import divided as module
 from pixy.api.restv1.divided import Undivided, divided
@@ -55,14 +55,15 @@ VALUES = st.recursive(
     lambda inner: st.one_of(
         st.lists(inner, max_size=4),
         st.dictionaries(TEXTS, inner, max_size=3),
-        st.lists(st.just({}), max_size=30),
+        st.lists(st.just({}), max_size=20),
     ),
     max_leaves=8,
 )
 
 
+@settings(max_examples=50, deadline=None)
 @given(
-    st.lists(VALUES, max_size=30),
+    st.lists(VALUES, max_size=12),
     st.sampled_from([None, 1]),
     st.integers(0, 1000),
     st.sampled_from(["", ",", "}", "]", "{", '"', ",{},", ']},{"records":[', '],"records":[', "\\"]),
