@@ -16,7 +16,7 @@ from confluent_kafka import (
 
 from pixy.errors import PixyError, Unavailable
 from pixy.kafka.errors import translate
-from pixy.kafka.group_offsets import Check, Commit, Committed, GroupOffsets, parse_member
+from pixy.kafka.group_offsets import Check, Commit, Committed, GroupOffsets, left_out, parse_member
 from pixy.kafka.heartbeat_log import HeartbeatLog
 from pixy.kafka.settings import Settings, logger
 from pixy.wire.client import Member
@@ -235,7 +235,10 @@ class ConsumerClient:
         self._settle()
         try:
             if wait and not any(commit.metadata for commit in batch):
-                self._commit_plain(batch if check is None else check(self._offsets, batch))
+                checked = batch if check is None else check(self._offsets, batch)
+                self._commit_plain(checked)
+                for failure in left_out(batch, checked).values():
+                    raise failure
                 return
             member = parse_member(self._consumer.consumer_group_metadata())
         except KafkaException as error:

@@ -23,6 +23,7 @@ from pixy.kafka.settings import Settings
 from pixy.kafka.topics import Topics
 from pixy.wire.client import GroupClient, Member
 from pixy.wire.connection import Broker
+from pixy.wire.errors import ErrorCode
 from pixy.wire.group import NOBODY
 from pixy.wire.types import TopicPartition
 
@@ -51,7 +52,9 @@ class Commit:
 
 
 Check = Callable[["GroupOffsets", tuple[Commit, ...]], tuple[Commit, ...]]
-"""Returns which of the commits may be made, or others in their place. Raises PixyError, which fails the commit."""
+"""Returns which of the commits may be made, or others in their place. Those of partitions that it leaves out fail, as if Kafka had
+refused them because the partition does not exist. Raises PixyError, which fails the commit.
+"""
 
 
 class GroupOffsets:
@@ -93,10 +96,11 @@ class GroupOffsets:
         def attempt(client: GroupClient) -> dict[TopicPartition, KafkaError]:
             checked = batch if check is None or not batch else check(self, batch)
             wanted = {(each.topic, each.partition): (each.offset, each.metadata) for each in checked}
+            errors = left_out(batch, checked)
             if not wanted:
-                return {}
+                return errors
             codes = client.commit_offsets(wanted, member)
-            errors = {tp: error_of(code) for tp, code in codes.items() if code}
+            errors |= {tp: error_of(code) for tp, code in codes.items() if code}
             _raise_transient(errors.values())
             return errors
 
@@ -217,6 +221,13 @@ class GroupOffsets:
                     bootstrap(self._settings), self._group, **wire_options(self._settings)
                 )
             return attempt(self._client)
+
+
+def left_out(batch: Iterable[Commit], checked: Iterable[Commit]) -> dict[TopicPartition, KafkaError]:
+    """The errors of the commits that a :data:`Check` has left out."""
+    made = {(each.topic, each.partition) for each in checked}
+    wanted = ((each.topic, each.partition) for each in batch)
+    return {each: error_of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for each in wanted if each not in made}
 
 
 def _raise_transient(errors: Iterable[KafkaError]) -> None:

@@ -67,6 +67,11 @@ class Topics:
                 self._leaders[name, each["PartitionIndex"]] = leader
                 self._epochs[name, each["PartitionIndex"]] = each.get("LeaderEpoch", -1)
 
+    def gone(self, topic: str) -> bool:
+        """Whether the topic does not exist."""
+        error = self.errors.get(topic)
+        return error is not None and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
     def leader(self, partition: TopicPartition) -> Broker | KafkaError:
         """The leader of a partition, or the reason why there is none."""
         found = self._leaders.get(partition) or self.errors.get(partition[0])

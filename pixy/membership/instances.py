@@ -80,7 +80,9 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """What the session knows of its topics by now. Posted before the :class:`Assigned` and :class:`Done` that follow from it."""
+    """What the session knows of its topics by now. Posted before the :class:`Assigned` and :class:`Done` that follow from it, and when
+    the session has learned of a topic that was made after its partitions were chosen.
+    """
 
     topics: Mapping[str, MetTopic]
 

@@ -181,7 +181,12 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         )
         self._lookups = StartLookups(self._settings, self._settings["group.id"])
         self._topics = InstanceTopics(
-            self._client, self._lookups, self._run_soon, self._begin_anew, self._earlier.topics
+            self._client,
+            self._lookups,
+            self._run_soon,
+            self._begin_anew,
+            self._earlier.topics,
+            self._post_met,
         )
         self._late = LateStarts(self._client, self._lookups, self._run_soon, self._begin_late)
         self._reads = InstanceReads(
@@ -263,7 +268,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._reads.expect(starts)
         self._polling = self._joined = True
         self._member = False
-        self._post(Met(self._met()))
+        self._post_met()
         return starts
 
     def _seek(self, offsets: dict[TopicPartition, int]) -> None:
@@ -315,7 +320,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._assigned.add(partitions)
         starts = dict.fromkeys(partitions, 0)
         self._reads.expect(starts)
-        self._post(Met(self._met()))
+        self._post_met()
         self._post(Assigned(starts, frozenset(partitions)))
 
     def _begin_late(self, logs: Mapping[TopicPartition, Log]) -> None:
@@ -327,9 +332,9 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._reads.expect(starts)
         self._post(Assigned(starts, frozenset(starts) if self._member else frozenset()))
 
-    def _met(self) -> dict[str, MetTopic]:
+    def _post_met(self) -> None:
         ids, known = self._topics.ids, self._starts.known
-        return {topic: MetTopic(ids.get(topic), known.get(topic)) for topic in {*ids, *known}}
+        self._post(Met({each: MetTopic(ids.get(each), known.get(each)) for each in {*ids, *known}}))
 
     # -- callbacks, in the thread -----------------------------------------------------------------
 
@@ -344,7 +349,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._reads.expect(starts)
         self._reads.added(partitions)
         self._joined = True
-        self._post(Met(self._met()))
+        self._post_met()
         self._post(Assigned(starts, frozenset(found.new)))
 
     def _revoke(self, partitions: list[TopicPartition]) -> None:

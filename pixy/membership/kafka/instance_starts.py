@@ -118,9 +118,8 @@ class StartOffsets:
         """
         self._note(client)
         self.made_again(again)
-        self.forget(again)
-        starts = self._committed(client, partitions, self._resume, self._continued)
-        self.forget(partitions)
+        starts = self._committed(client, partitions, again, self._continued)
+        self.forget({*partitions, *again})
         missing = [partition for partition in partitions if partition not in starts]
         added = set(missing) if self._oldest else self._added(client, missing) | again.intersection(missing)
         begin = self._oldest_offsets(client, added)
@@ -160,8 +159,7 @@ class StartOffsets:
             raise UnknownPartition(str(missing_topic), missing_topic.code, missing_topic.name)
         if gone:
             logger.warning("%s: %s do not exist any more; the others are read", self._name, sorted(gone))
-        earlier = {each: position for each, position in self._resume.items() if each not in again}
-        starts = {**self._committed(client, partitions, earlier, lambda was, _: was.offset), **keep}
+        starts = {**self._committed(client, partitions, again, lambda earlier, _: earlier.offset), **keep}
         missing = [partition for partition in partitions if partition not in starts]
         whole = {each for each in again if repeated or each in self._resume} | gone
         begin = [each for each in missing if self._oldest or each[0] not in layout or each in whole]
@@ -182,16 +180,23 @@ class StartOffsets:
         self,
         client: InstanceConsumer,
         partitions: list[TopicPartition],
-        positions: Mapping[TopicPartition, EarlierPosition],
+        again: Collection[TopicPartition],
         resume: Callable[[EarlierPosition, int | None], int],
     ) -> Starts:
-        """The committed offsets, or, where there is a position from before a restart, what ``resume`` makes of both."""
+        """The committed offsets, or, where there is a position from before a restart, what ``resume`` makes of both.
+
+        In a topic that was made again, that position means nothing, nor does a committed offset that the instance may have
+        committed itself: its last commit may have met the new topic.
+        """
         if not partitions:
             return {}
         starts: Starts = {}
         for partition, found in client.committed(partitions, _TIMEOUT).items():
-            earlier = positions.get(partition)
-            start = found.offset if earlier is None else resume(earlier, found.offset)
+            earlier, start = self._resume.get(partition), found.offset
+            if earlier is not None and partition in again:
+                start = None if start == earlier.offset or earlier.holds(start) else start
+            elif earlier is not None:
+                start = resume(earlier, start)
             if start is not None:
                 starts[partition] = start
         return starts

@@ -45,6 +45,7 @@ class InstanceTopics:
         command: takes what other threads want to be run in the session's thread.
         begin_anew: called with assigned partitions whose topic is another one now.
         earlier: the topics that the instance read before it restarted.
+        learned: called when there are new :attr:`ids`, in the session's thread.
     """
 
     def __init__(
@@ -54,11 +55,13 @@ class InstanceTopics:
         command: Callable[[Callable[[], None]], None],
         begin_anew: Callable[[set[TopicPartition]], None],
         earlier: Mapping[str, MetTopic] = MappingProxyType({}),
+        learned: Callable[[], None] = lambda: None,
     ) -> None:
         self._client = client
         self._lookups = lookups
         self._command = command
         self._begin_anew = begin_anew
+        self._learned = learned
         self._ids: dict[TopicPartition, uuid.UUID | None] = {}
         """Of assigned partitions; None while the coordinator has never known the topic, which need not exist yet."""
         self._first = {topic: met.id for topic, met in earlier.items() if met.id is not None}
@@ -100,13 +103,15 @@ class InstanceTopics:
         self._made_again.update(topic for topic, _ in others)
         return others
 
-    def _learn(self, ids: Mapping[str, uuid.UUID]) -> None:
-        """Note the first ids of topics. From then on each of their partitions has an id."""
-        for partition, known in self._ids.items():
+    def _learn(self, ids: Mapping[str, uuid.UUID]) -> bool:
+        """Note the first ids of topics. From then on each of their partitions has an id. Returns whether there were new ones."""
+        known = len(self._first)
+        for partition, was in self._ids.items():
             if (topic := partition[0]) in ids:
                 first = self._first.setdefault(topic, ids[topic])
-                if known is None:
+                if was is None:
                     self._ids[partition] = first
+        return len(self._first) > known
 
     @property
     def ids(self) -> Mapping[str, uuid.UUID]:
@@ -185,7 +190,10 @@ class InstanceTopics:
 
     def returned(self, last: Any) -> None:
         """Note the last of some messages."""
-        self._next[partition_of(last)] = last.offset() + 1
+        partition = partition_of(last)
+        self._next[partition] = last.offset() + 1
+        if self._ids.get(partition) is None:
+            self._compare_at = 0.0  # so there is a topic now, and this position is its own
 
     def gone_before(self, message: Any) -> set[TopicPartition]:
         """The partitions that a message shows to belong to another topic, because its offset is lower than those of
@@ -206,16 +214,23 @@ class InstanceTopics:
         return self._compared(known, ids)
 
     def check(self, batch: tuple[Commit, ...]) -> Check | None:
-        """Make what keeps positions of topics that are gone out of a commit; None if no topic has an id."""
+        """Make what keeps positions of topics that are gone out of a commit; None if no topic has an id.
+
+        A topic that does not exist may be made again before the commit reaches Kafka, the more so as librdkafka repeats a commit that
+        was refused because there is no topic.
+        """
         made = {(each.topic, each.partition) for each in batch}
         known = {each: was for each, was in self._ids.items() if each in made and was != NULL_UUID}
         if not known:
             return None  # brokers before Kafka 2.8 have no ids
 
+        asked = {topic for topic, _ in known}
+
         def check(offsets: GroupOffsets, commits: tuple[Commit, ...]) -> tuple[Commit, ...]:
-            topics = offsets.topics({topic for topic, _ in known}, patience=_PATIENCE)
+            topics = offsets.topics(asked, patience=_PATIENCE)
             self._told(known, topics)
-            return begin_anew(commits, recreated(_of_known(known), topics.ids))
+            left = tuple(each for each in commits if each.topic not in asked or not topics.gone(each.topic))
+            return begin_anew(left, recreated(_of_known(known), topics.ids))
 
         return check
 
@@ -228,7 +243,8 @@ class InstanceTopics:
             self._command(compared)
 
     def _compared(self, known: Ids, ids: Mapping[str, uuid.UUID]) -> set[TopicPartition]:
-        self._learn(ids)
+        if self._learn(ids):
+            self._learned()
         changed = {
             each for each, was in recreated(_of_known(known), ids).items() if self._ids.get(each) == was
         }

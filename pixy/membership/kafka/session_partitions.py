@@ -239,6 +239,8 @@ class SessionPartitions:
 
         It asks for the ids of the topics, and replaces positions of topics that were deleted and made again. All
         fetched partitions of these topics begin anew then: the others may get no message, and so no commit, of their own.
+        Positions of topics that do not exist are left out: one that is made again meanwhile would get them, the more so as librdkafka
+        repeats a commit that was refused because there is no topic.
 
         Args:
             batch: what is to be committed.
@@ -263,7 +265,8 @@ class SessionPartitions:
             changed = recreated(known, topics.ids)
             if changed:
                 self._command(lambda: self._begin_anew(changed))
-            return begin_anew(commits, changed)
+            left = tuple(each for each in commits if each.topic not in asked or not topics.gone(each.topic))
+            return begin_anew(left, changed)
 
         return check
 

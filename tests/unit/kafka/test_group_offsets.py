@@ -134,7 +134,7 @@ def offsets_of(
     return GroupOffsets(BASE, "g"), coordinator
 
 
-MOVED, LOADING, FENCED, TOO_LARGE = 16, 14, 22, 12
+MOVED, LOADING, FENCED, TOO_LARGE, NO_TOPIC = 16, 14, 22, 12, 3
 
 
 @pytest.mark.parametrize("trouble", [MOVED, LOADING, TransportError("gone")])
@@ -181,10 +181,16 @@ def test_what_may_be_committed_is_asked_again_before_each_attempt(
         (COMMIT.offset, COMMIT.metadata),
         (0, ""),
     ]
+
+
+def test_what_may_not_be_committed_fails_as_if_kafka_had_refused_it(monkeypatch: pytest.MonkeyPatch) -> None:
     offsets, coordinator = offsets_of(monkeypatch)
-    assert offsets.commit([COMMIT], check=lambda _offsets, _commits: ()) == {}, (
-        "nothing may be: nothing is sent"
-    )
+    failed = offsets.commit([COMMIT], check=lambda _offsets, _commits: ())
+    assert {partition: error.code for partition, error in failed.items()} == {("t", 0): NO_TOPIC}
+    assert not coordinator.sent
+    offsets, coordinator = offsets_of(monkeypatch, 0)
+    failed = offsets.commit([COMMIT, Commit("u", 0, 1, "")], check=lambda _offsets, commits: commits[:1])
+    assert list(failed) == [("u", 0)] and [list(sent) for sent in coordinator.sent] == [[("t", 0)]]
 
 
 def test_errors_that_do_not_pass_are_returned_at_once(

@@ -36,6 +36,13 @@ BODY: dict[str, Any] = {
 }
 
 
+def test_only_a_topic_that_does_not_exist_is_gone() -> None:
+    topics = Topics(BODY)
+    assert [name for name in ("t", "old", "secret", "gone", "never asked for") if topics.gone(name)] == [
+        "gone"
+    ]
+
+
 def test_a_topic_has_an_id_and_each_partition_a_leader_or_a_reason() -> None:
     topics = Topics(BODY)
     assert topics.ids == {"t": ONE, "old": NULL_UUID}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import queue
+import uuid
 from collections.abc import Callable, Iterable, Mapping
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -105,6 +106,8 @@ class Lookups:
     """Replaces StartLookups: each log has a hundred records, and that is all that is known."""
 
     running = 0
+    ids: Mapping[str, uuid.UUID] = MappingProxyType({})
+    """Of the topics that are described."""
 
     def __init__(self, *_: object) -> None:
         pass
@@ -118,7 +121,7 @@ class Lookups:
         found(dict.fromkeys(partitions, Log(NULL_UUID, 0, 100, 100)))
 
     def describe(self, _topics: Iterable[str], found: Callable[[Any], None]) -> None:
-        found(SimpleNamespace(ids={}))
+        found(SimpleNamespace(ids=self.ids))
 
     def close(self) -> None:
         pass

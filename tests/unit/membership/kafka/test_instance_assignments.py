@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
 import pytest
 
 from pixy.errors import KafkaError
-from pixy.membership.instances import Done, Earlier, EarlierPosition
-from tests.unit.membership.kafka.instance_case import OTHER, PARTITION, Case
+from pixy.membership.instances import Done, Earlier, EarlierPosition, Fetched, Met, MetTopic
+from tests.unit.engine.records import TOPIC
+from tests.unit.membership.kafka.instance_case import OTHER, PARTITION, Case, Lookups, Message
 
 REFUSED = KafkaError("no coordinator", 15, "COORDINATOR_NOT_AVAILABLE")
 
@@ -45,4 +47,21 @@ async def test_an_assignment_that_fails_leaves_what_is_assigned(monkeypatch: pyt
     case.session.assign(2, (PARTITION, OTHER), {PARTITION: 50})
     assert (await done(case, 2)).error is REFUSED
     assert set(case.session._topics._ids) == set(case.session._assigned) == {PARTITION}
+    await case.session.close((), 10)
+
+
+async def test_the_instance_hears_of_the_id_of_a_topic_that_is_made_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else its next session would take a topic that was made again for this one."""
+    case, made = Case(monkeypatch), uuid.UUID(int=1)
+    case.session.assign(1, (PARTITION,), {})
+    assert (await case.event(lambda event: isinstance(event, Met))).topics == {}
+    await done(case, 1)
+    monkeypatch.setattr(Lookups, "ids", {TOPIC: made})
+    case.client.in_poll.put(lambda: Message(0, 10))
+    case.session.want(1, 1000)
+    await case.event(lambda event: isinstance(event, Fetched))
+    case.session.want(1, 1000)
+    assert (await case.event(lambda event: isinstance(event, Met))).topics == {TOPIC: MetTopic(made)}
     await case.session.close((), 10)

@@ -130,6 +130,23 @@ def test_a_topic_that_was_made_again_during_a_restart_voids_its_positions() -> N
     assert made.known[TOPIC] == 0
 
 
+@pytest.mark.parametrize(
+    ("committed", "begins"),
+    [(None, 3), (7, 3), (10, 3), (500, 500)],
+    ids=["nothing", "by its last commit", "in its last moment", "by another member"],
+)
+def test_what_an_instance_has_committed_itself_means_nothing_in_a_topic_that_was_made_again(
+    committed: int | None, begins: int
+) -> None:
+    """The last commit of a session may come so late that Kafka takes it for the new topic."""
+    client: Any = Client(committed)
+    made = starts()
+    assert made.of_member(client, [PARTITION], {PARTITION}).starts == {PARTITION: begins}
+    assert starts().of_assignment(client, [PARTITION], {}, {PARTITION}).starts == {PARTITION: begins}
+    client = Client(10)
+    assert made.of_member(client, [PARTITION], {PARTITION}).starts == {PARTITION: 10}, "that was for once"
+
+
 # -- chosen partitions --------------------------------------------------------------------------------
 
 

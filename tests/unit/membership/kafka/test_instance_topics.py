@@ -37,8 +37,14 @@ class Case:
         self.log: Log | None = None
         """What look-ups of logs find."""
         self.learned: list[str] = []
+        self.learned_ids: list[dict[str, uuid.UUID]] = []
+        """What it knew whenever it had learned of new topics."""
         fake: Any = self
-        self.topics = InstanceTopics(fake, fake, lambda act: act(), self.anew.append)
+
+        def learned() -> None:
+            self.learned_ids.append(dict(self.topics.ids))
+
+        self.topics = InstanceTopics(fake, fake, lambda act: act(), self.anew.append, learned=learned)
 
     def topic_ids(self, _topics: Iterable[str], _timeout: float) -> dict[str, uuid.UUID]:
         if self.error is not None:
@@ -59,7 +65,8 @@ class Case:
 
     def commits(self, *commits: Commit) -> tuple[Commit, ...]:
         check = self.topics.check(commits)
-        offsets: Any = SimpleNamespace(topics=lambda *_, **__: SimpleNamespace(ids=self.ids))
+        topics = SimpleNamespace(ids=self.ids, gone=lambda topic: topic not in self.ids)
+        offsets: Any = SimpleNamespace(topics=lambda *_, **__: topics)
         return commits if check is None else check(offsets, commits)
 
 
@@ -69,7 +76,7 @@ def test_a_commit_for_another_topic_commits_its_beginning_and_begins_it() -> Non
     old, elsewhere = Commit(TOPIC, 0, 5, ""), Commit("elsewhere", 0, 5, "")
     assert case.commits(old, elsewhere) == (old, elsewhere)
     case.ids = {}
-    assert case.commits(old) == (old,), "it is deleted: Kafka refuses the commit"
+    assert case.commits(old, elsewhere) == (elsewhere,), "it is deleted, and may be made again in this moment"
     case.ids = {TOPIC: OTHER}
     assert case.commits(old, elsewhere) == (Commit(TOPIC, 0, 0, ""), elsewhere)
     assert case.anew == [{PARTITION}]
@@ -215,6 +222,22 @@ def test_a_topic_that_is_made_after_its_partition_was_chosen_is_known_once_it_wa
     assert case.anew == [{PARTITION}]
     case.topics.forget([PARTITION])
     assert case.topics.added([PARTITION]) == {PARTITION}, "it was made again since it was first read"
+
+
+def test_the_first_record_of_a_new_topic_shows_that_it_is_there_and_a_restart_knows_it_then() -> None:
+    """Without waiting for the next comparison: the instance may fail before, and the topic be made again meanwhile."""
+    case = Case()
+    case.ids = {}
+    case.topics.added([PARTITION])
+    case.topics.compare()
+    assert not case.topics.due and not case.learned_ids
+    case.ids = {TOPIC: ONE}
+    case.topics.returned(Record(0, 0))
+    case.topics.compare()
+    assert case.learned_ids == [{TOPIC: ONE}]
+    case.topics.returned(Record(0, 1))
+    case.topics.compare()
+    assert case.described == 1 and not case.topics.due
 
 
 def test_a_commit_learns_the_id_of_a_topic_that_is_new() -> None:
