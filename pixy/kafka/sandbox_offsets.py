@@ -20,6 +20,8 @@ from pixy.wire.types import TopicPartition
 
 _MARGIN: Final = 15.0
 """Seconds beyond the session timeout for joining: the mock lets a group's first member wait for three, too."""
+_SESSION: Final = 45_000
+"""Milliseconds of a session with KIP-848, which is the cluster's to choose: no shorter than the mock's."""
 _LOOK: Final = 0.2
 """Seconds between two looks whether the daemon stops."""
 
@@ -52,7 +54,7 @@ def set_offsets(
     consumer = Consumer({each: value for each, value in settings.items() if each != "group.instance.id"})
     try:
         consumer.subscribe([topic], on_assign=on_assign)
-        until = time.monotonic() + settings["session.timeout.ms"] / 1000 + _MARGIN
+        until = time.monotonic() + settings.get("session.timeout.ms", _SESSION) / 1000 + _MARGIN
         while not joined:
             consumer.poll(_LOOK)
             if stopped() or time.monotonic() > until:

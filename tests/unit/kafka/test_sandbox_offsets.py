@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from pixy.config import Proxy
+from pixy.config import Consumer, Proxy
 from pixy.errors import GroupActive, Unavailable
 from pixy.kafka import sandbox_offsets, settings
 from pixy.kafka.group_offsets import Commit, GroupOffsets
 from pixy.kafka.sandbox_offsets import set_offsets
 
 SETTINGS = {**settings.consumer(Proxy(), "g"), "group.instance.id": "i"}
+NEXT = settings.consumer(Proxy(consumer=Consumer(membership="kafka-next")), "g")
 COMMITS = [Commit("t", 0, 7, "m")]
 
 
@@ -71,8 +72,9 @@ def committed(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-def test_a_member_commits_and_leaves(committed: list[Any]) -> None:
-    assert set_offsets(SETTINGS, "g", COMMITS, lambda: False) == {}
+@pytest.mark.parametrize("conf", [SETTINGS, NEXT])
+def test_a_member_commits_and_leaves(committed: list[Any], conf: dict[str, Any]) -> None:
+    assert set_offsets(conf, "g", COMMITS, lambda: False) == {}
     assert committed == [(COMMITS, "member", 3)] and made[0].closed
 
 
@@ -92,10 +94,13 @@ def test_it_does_not_keep_a_daemon_from_stopping(
     assert committed == [] and made[0].closed
 
 
-def test_nor_does_it_wait_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = iter((0.0, 29.9, 30.1))
+@pytest.mark.parametrize(("conf", "limit"), [(SETTINGS, 30.0), (NEXT, 60.0)])
+def test_nor_does_it_wait_for_ever(
+    conf: dict[str, Any], limit: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times = iter((0.0, limit - 0.1, limit + 0.1))
     monkeypatch.setattr(FakeConsumer, "gets", None)
     monkeypatch.setattr(sandbox_offsets, "time", SimpleNamespace(monotonic=lambda: next(times)))
     with pytest.raises(Unavailable):
-        set_offsets(SETTINGS, "g", COMMITS, lambda: False)
+        set_offsets(conf, "g", COMMITS, lambda: False)
     assert next(times, None) is None and made[0].closed
