@@ -12,6 +12,7 @@ from pixy.api.edge.connections import Book, bounds
 from pixy.api.edge.deadline import Deadline
 from pixy.api.edge.heads import Heads
 from pixy.api.edge.pace import STEPS, Pace
+from pixy.api.edge.pieces import AT_ONCE
 from pixy.api.edge.proxies import TrustedProxies
 from pixy.api.edge.refusals import Refusals, Refused, ignore
 from pixy.config.model import App
@@ -47,7 +48,9 @@ class Edge:
         self.pace = Pace(time.monotonic)
         """For requests that begin."""
         self.steps = Pace(time.monotonic, STEPS)
-        """For long requests, and for much that arrives at once."""
+        """For long requests, for long pieces of what arrives, and for handshakes."""
+        self.arrivals = Pace(time.monotonic, AT_ONCE)
+        """For short requests, many of which arrive at once."""
         self.access_log = access_log
 
     def refused(self, listener: str) -> Refused:

@@ -50,6 +50,7 @@ class HttpInput(PacedInput):
         budget: counts the bytes of bodies that nobody reads yet.
         body_deadline: for whoever reads a body (``body_timeout``).
         steps: gives turns to what arrives in large pieces.
+        arrivals: gives turns to small ones, if many arrive at once.
     """
 
     def __init__(
@@ -62,12 +63,14 @@ class HttpInput(PacedInput):
         budget: Budget,
         body_deadline: Deadline,
         steps: Pace,
+        arrivals: Pace,
     ) -> None:
         super().__init__(
             server,
             slot,
             refused,
             steps,
+            arrivals,
             Unread(budget.share(slot.caller)),
             loop=asyncio.get_running_loop(),
             access_log=None,
@@ -107,8 +110,8 @@ class HttpInput(PacedInput):
         body = self._body
         between = body is None or body.is_eof()
         size = len(data)
-        steps = self._steps
-        steps.arrived = arrived = steps.arrived + 1
+        arrivals = self._arrivals
+        arrivals.arrived = arrived = arrivals.arrived + 1
         if (
             (size > QUICK or arrived > AT_ONCE or (self.kept and size))
             and not self._feeding

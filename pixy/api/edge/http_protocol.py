@@ -31,6 +31,7 @@ from pixy.api.edge.heads import Heads
 from pixy.api.edge.http_input import HttpInput
 from pixy.api.edge.http_request import HttpRequest
 from pixy.api.edge.pace import STEPS, Pace
+from pixy.api.edge.pieces import AT_ONCE
 from pixy.api.edge.refusals import Refused, ignore
 from pixy.config.model import Connections
 
@@ -54,6 +55,7 @@ class HttpServer(web.Server):
         body_deadline: for whoever reads a body (``body_timeout``); shared likewise.
         refused: told the status, the address and the reason of what is refused before it is a request.
         steps: gives turns to what arrives in large pieces; shared likewise.
+        arrivals: gives turns to small ones, if many arrive at once; shared likewise.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class HttpServer(web.Server):
         body_deadline: Deadline,
         refused: Refused = ignore,
         steps: Pace | None = None,
+        arrivals: Pace | None = None,
     ) -> None:
         super().__init__(handler, handler_cancellation=True, request_factory=self._make)
         self._settings = settings
@@ -73,6 +76,7 @@ class HttpServer(web.Server):
         self._body_deadline = body_deadline
         self.refused = refused
         self._steps = steps or Pace(time.monotonic, STEPS)
+        self._arrivals = arrivals or Pace(time.monotonic, AT_ONCE)
 
     def connection(self, slot: Slot) -> HttpConnection:
         """Make the protocol of a connection; it frees ``slot`` at its end."""
@@ -85,7 +89,21 @@ class HttpServer(web.Server):
             self._budget,
             self._body_deadline,
             self._steps,
+            self._arrivals,
         )
+
+    async def catch_up(self, seconds: float) -> None:
+        """Parse what has arrived by now, and let its requests begin.
+
+        Args:
+            seconds: the longest wait.
+        """
+        left = [each for each in self.connections if isinstance(each, HttpConnection) and each.waits]
+        until = self._loop.time() + seconds
+        while left and self._loop.time() < until:
+            await asyncio.sleep(0)
+            left = [each for each in left if each.waits]
+        await asyncio.sleep(0)
 
     def _make(
         self, message: Any, payload: Any, protocol: Any, writer: Any, task: asyncio.Task[None]
@@ -94,6 +112,9 @@ class HttpServer(web.Server):
         unread.served = payload
         if protocol.held or unread.heads:
             protocol.begins(message)
+            if protocol.transport is None:
+                # The connection has just been ended. Its task is cancelled, but the handler might begin before it notices.
+                raise asyncio.CancelledError
         return HttpRequest(message, payload, protocol, writer, task, self._loop)
 
 

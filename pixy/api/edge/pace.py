@@ -41,8 +41,10 @@ class Pace:
         self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
         self._late: list[tuple[str, asyncio.Future[None]]] = []
         """Those for whom there was no time in this turn."""
+        self._first = False
+        """Whether this turn is theirs: newcomers, who come before them in it, would take all of its time once more."""
         self.arrived = 0
-        """How many times something has arrived since the last turn with steps; whoever parses it counts."""
+        """How many have come since the last turn, which whoever lets a few begin without :meth:`enter` counts; ``batch`` while others wait."""
 
     def enter(self, caller: str) -> asyncio.Future[None] | None:
         """Begin a request; or return what :meth:`wait` takes.
@@ -50,7 +52,7 @@ class Pace:
         Args:
             caller: the address, as nobody is recognized yet; with :data:`PROBE` before it for a probe.
         """
-        if not self._waiting and not self._late:
+        if not self._waiting and not self._late and not self._first:
             began = self._began
             if began is None:
                 self._begin()
@@ -108,8 +110,8 @@ class Pace:
     def _next(self) -> None:
         """A turn of the loop begins: let some of those who wait begin, caller by caller; first those who were late."""
         waiting, left = self._waiting, self._batch
-        self._began, self.arrived = None, 0
-        if self._late:
+        self._began, self.arrived, self._first = None, 0, bool(self._late)
+        if self._first:
             for caller, turn in reversed(self._late):
                 waiting.setdefault(caller, deque()).appendleft(turn)
                 waiting.move_to_end(caller, last=False)
@@ -125,6 +127,8 @@ class Pace:
             if not turn.done():  # else the client has gone
                 turn.set_result(None)
                 left -= 1
+        if waiting or self._first:
+            self.arrived = self._batch
         asyncio.get_running_loop().call_soon(self._next)
 
 

@@ -2,9 +2,10 @@
 
 The loop hands over what all ready connections have received in one turn, up to 256 KiB each, and 40,000 chunks of a byte
 in 256 KiB take the parser some 50 ms. So whatever has more than a usual request's bytes or lines waits until others have
-had their turn, and what has many lines is parsed 4 KiB at a time. Meanwhile the connection is not read from, and what
-waits counts in the byte budget. A body of a thousand chunks and more is refused if they are small: a byte takes a hundred
-times as long there as in a large one.
+had their turn, and what has many lines is parsed 4 KiB at a time. Usual requests have turns as well if hundreds arrive at
+once, but their own, so that they do not wait behind what takes long; while one waits, those that come later wait behind it.
+Meanwhile the connection is not read from, and what waits counts in the byte budget. A body of a thousand chunks and more is
+refused if they are small: a byte takes a hundred times as long there as in a large one.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from pixy.errors import OverBudget
 QUICK: Final = 1024
 """Bytes that wait only if much else arrives, of which others are parsed first."""
 AT_ONCE: Final = 128
-"""How often so little is parsed before it is looked whether others have to have their turn: 2 or 3 ms."""
+"""How often so little is parsed before it is looked whether others have to have their turn, and how much of what has waited
+is parsed in one: 2 or 3 ms."""
 _LINES: Final = 128
 """Line ends of data that is parsed as a whole. A chunk has two, a head some ten."""
 PIECE: Final = 4096
@@ -54,16 +56,26 @@ class PacedInput(Refusing):
         server: aiohttp's.
         slot: its place among all connections; its caller's turn it is.
         refused: told of what is refused.
-        steps: gives turns.
+        steps: gives turns to what takes a while.
+        arrivals: gives turns to what does not.
         unread: counts the bytes that wait.
         options: aiohttp's.
     """
 
     def __init__(
-        self, server: web.Server, slot: Slot, refused: Refused, steps: Pace, unread: Unread, **options: Any
+        self,
+        server: web.Server,
+        slot: Slot,
+        refused: Refused,
+        steps: Pace,
+        arrivals: Pace,
+        unread: Unread,
+        **options: Any,
     ) -> None:
         super().__init__(server, slot, refused, **options)
-        self._steps = steps
+        self._steps = self._pace = steps
+        """The latter has given the latest turn."""
+        self._arrivals = arrivals
         self._turn_of = slot.caller
         self.unread = unread
         self._latest: tuple[Any, Any] = (None, None)
@@ -91,9 +103,13 @@ class PacedInput(Refusing):
         if self._close or self._force_close:
             return True  # aiohttp would drop it
         if not self.kept and not (lines and _has_many_lines(data)):
-            if len(data) <= FREE and self._steps.arrived <= AT_ONCE:
+            if len(data) > FREE:
+                self._pace = self._steps
+            elif self._arrivals.arrived <= AT_ONCE:
                 return False
-            turn = self._steps.enter(self._turn_of)
+            else:
+                self._pace = self._arrivals
+            turn = self._pace.enter(self._turn_of)
             if turn is None:
                 return False
             self._wait(turn)
@@ -122,6 +138,18 @@ class PacedInput(Refusing):
         """Whether what has been parsed is to be taken first."""
         return self._reading_paused or self._buffer_paused
 
+    @property
+    def waits(self) -> bool:
+        """Whether what has arrived waits for its turn."""
+        return self._turn is not None
+
+    def _enter(self) -> asyncio.Future[None] | None:
+        """Ask for the turn of the next piece."""
+        data = self.kept[0]
+        small = not self._begin and len(data) <= FREE and not _has_many_lines(data)
+        self._pace = self._arrivals if small else self._steps
+        return self._pace.enter(self._turn_of)
+
     def _wait(self, turn: asyncio.Future[None]) -> None:
         self._turn = turn
         turn.add_done_callback(self._turn_came)
@@ -132,7 +160,7 @@ class PacedInput(Refusing):
             return
         self._turn = None
         if self.kept and not self._stopped:
-            again = self._steps.again(self._turn_of)
+            again = self._pace.again(self._turn_of)
             if again is not None:
                 self._wait(again)
                 return
@@ -142,7 +170,7 @@ class PacedInput(Refusing):
     def _go_on(self) -> None:
         """Parse pieces until it is the turn of others, or enough waits behind the parser."""
         while self.kept and not self._stopped:
-            turn = self._steps.enter(self._turn_of)
+            turn = self._enter()
             if turn is not None:
                 self._wait(turn)
                 return
@@ -177,11 +205,17 @@ class PacedInput(Refusing):
         if not self.kept:
             super()._resume_transport_reading()
         elif self._turn is None and not self._feeding:
-            turn = self._steps.enter(self._turn_of)
+            turn = self._enter()
             if turn is None:  # not here: a body is being read
                 turn = self._loop.create_future()
                 turn.set_result(None)
             self._wait(turn)
+
+    def _process_keepalive(self) -> None:
+        # aiohttp calls it once the connection has been idle for as long as it may.
+        if self.kept:  # the client waits for the daemon
+            self._next_keepalive_close_time = self._loop.time() + self._keepalive_timeout
+        super()._process_keepalive()
 
     def _drop_kept(self) -> None:
         """Nothing of it is parsed any more."""
@@ -217,4 +251,4 @@ class PacedInput(Refusing):
             )
 
 
-__all__ = ["LEAST_CHUNK", "MOST_SMALL_CHUNKS", "PIECE", "QUICK", "PacedInput"]
+__all__ = ["AT_ONCE", "LEAST_CHUNK", "MOST_SMALL_CHUNKS", "PIECE", "QUICK", "PacedInput"]

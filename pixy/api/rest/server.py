@@ -147,7 +147,14 @@ class RestServer(Listener):
         serve = self._answer if self._edge.access_log is None else self._recorded
         edge = self._edge
         self._server = HttpServer(
-            serve, settings, edge.heads, edge.budget, edge.body_deadline, refused, edge.steps
+            serve,
+            settings,
+            edge.heads,
+            edge.budget,
+            edge.body_deadline,
+            refused,
+            edge.steps,
+            edge.arrivals,
         )
         self._acceptor = Acceptor(
             listener,
@@ -322,7 +329,7 @@ class RestServer(Listener):
         if self._acceptor is not None:
             self._acceptor.close()
         if self._server is not None:
-            await asyncio.sleep(0)  # requests that have arrived begin
+            await self._server.catch_up(_GRACE)
             self._server.pre_shutdown()
             await self._server.shutdown(_GRACE)
         await self._rest_v1.close()

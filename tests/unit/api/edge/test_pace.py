@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from pixy.api.edge.pace import BATCH, TURN, Pace
 
 
@@ -81,3 +83,37 @@ async def test_who_was_late_is_first_in_the_next_turn() -> None:
     assert begun.count("honest") == 1
     await asyncio.gather(*tasks)
     assert begun.count("hostile") == 30
+
+
+@pytest.mark.parametrize("count", [6, 12, 36])
+async def test_who_was_late_is_not_overtaken_turn_after_turn(count: int) -> None:
+    """Requests of clients that send again at once come before those who have waited, and there are enough of them to fill each turn."""
+    clock = Clock()
+    pace, served, idle = Pace(clock), [0] * count, set(range(count))
+
+    def begins(each: int) -> None:
+        clock.now += 0.001
+        served[each] += 1
+        idle.add(each)
+
+    def called(each: int) -> None:
+        turn = pace.again("a")
+        if turn is None:
+            begins(each)
+        else:
+            turn.add_done_callback(lambda _: called(each))
+
+    def arrive() -> None:
+        for each in sorted(idle):
+            idle.discard(each)
+            turn = pace.enter("a")
+            if turn is None:
+                begins(each)
+            else:
+                turn.add_done_callback(lambda _, each=each: called(each))
+        asyncio.get_running_loop().call_soon(arrive)
+
+    arrive()
+    while sum(served) < 20 * count:
+        await asyncio.sleep(0)
+    assert 3 * min(served) >= max(served)

@@ -48,6 +48,10 @@ class World:
         self._reads = reads
         self._counts = counts
         ticks = itertools.count()
+
+        def clock() -> float:
+            return next(ticks) * step
+
         self._server = HttpServer(
             self._answer,
             Connections(),
@@ -55,7 +59,8 @@ class World:
             self.budget,
             Deadline(60.0),
             lambda status, _address, text: self.told.append((status, text)),
-            Pace(lambda: next(ticks) * step, STEPS),
+            Pace(clock, STEPS),
+            Pace(clock, AT_ONCE),
         )
         self.opened: list[Any] = []
 

@@ -143,6 +143,30 @@ async def test_a_request_that_is_refused_for_its_body_is_not_carried_out() -> No
     await world.close()
 
 
+async def test_nor_is_one_whose_beginning_moves_the_bodies_behind_it_over_the_budget() -> None:
+    """From Python 3.12 on its handler would begin before its task notices that it is cancelled."""
+    world = World(100_000, reads=True)
+    connection, transport = await world.open(GET)
+    handle, handled = connection._handle_request, list[Any]()
+
+    def notes(*args: Any) -> Any:
+        handled.append(args)
+        return handle(*args)
+
+    connection._handle_request = notes
+    connection.data_received(post(b"x" * 10_000) + post(b"y" * 60_000))
+    await world.settle()
+    other = world.budget.share("b")
+    other.take(70_000)
+    world.go.set()
+    await world.settle()
+    assert b" 200 " in transport.written and b" 503 " in transport.written and transport.closed
+    assert world.begun == 1 and not handled
+    other.give_back()
+    connection.connection_lost(None)
+    await world.close()
+
+
 LONG = GET[:-2] + b"A: %s\r\n\r\n" % (b"x" * 20_000)
 
 
