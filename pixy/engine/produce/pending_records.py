@@ -20,8 +20,12 @@ from pixy.wire.types import RecordHeaders
 _HEADER_OVERHEAD = 10
 _MEASURED = 4_000
 """Records and headers whose sizes are added up before others have their turn: a millisecond. This and the next one."""
-_SENT = 1_000
-"""Records and headers that are handed to librdkafka one by one."""
+BUDGET = 1_000
+"""Records and headers that are handed to librdkafka one by one in a turn of the loop: those with headers take 5 microseconds each,
+and more for each header.
+"""
+_TOGETHER = 4
+"""Records that are handed over in one call cost as much as one of the others."""
 
 
 class ProducerLife:
@@ -144,20 +148,21 @@ class PendingBatch(Bulk):
         self.wanted = [record.partition for record in records]
         super().__init__(records, sum(sizes), plain, tell, again, stamp=stamp)
 
-    @property
-    def next_stop(self) -> int:
-        """How many records, from the front, will have been offered to librdkafka after the next turn of the loop.
+    def next_step(self, budget: int) -> tuple[int, int]:
+        """How many records, from the front, will have been offered to librdkafka after the next step, and what it costs.
 
-        Those with headers take 5 microseconds each, and more for each header. Others go in one call.
+        Args:
+            budget: what is left of :data:`BUDGET`. The step costs little more, except that plain records go in one call.
         """
+        count = len(self.records)
         if self.plain:
-            return len(self.records)
+            return count, 1 + (count - self.sent) // _TOGETHER
         step = 0
-        for at in range(self.sent, len(self.records)):
-            step += 1 + len(self.records[at].headers or ())
-            if step >= _SENT:
-                return at + 1
-        return len(self.records)
+        for at in range(self.sent, count):
+            step += _cost_of(self.records[at])
+            if step >= budget:
+                return at + 1, step
+        return count, step
 
     def fail(self, error: PixyError) -> None:
         """Settle with an error for each record: none was sent."""
@@ -208,12 +213,17 @@ class SettledListener(Protocol):
         """Each record of a batch has its result in ``batch.written``."""
 
 
+def _cost_of(record: Message) -> int:
+    """What a record of a batch takes of :data:`BUDGET` if it is handed over alone."""
+    return 1 + len(record.headers or ())
+
+
 async def sizes_of(records: Sequence[Record]) -> list[int]:
     """Return the bytes of key, value and headers of each record. They are added up step by step, with turns for others between."""
     sizes, step = list[int](), 0
     for record in records:
         sizes.append(_size(record))
-        step += 1 + len(record.headers or ())
+        step += _cost_of(record)
         if step >= _MEASURED:
             step = 0
             await asyncio.sleep(0)

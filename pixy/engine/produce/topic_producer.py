@@ -18,6 +18,7 @@ from pixy.engine.produce.journaling import ProduceJournal
 from pixy.engine.produce.messages import DeliveryReports, DrainProducer, Produce, ProduceMany
 from pixy.engine.produce.partitioner import RoundRobinPartitioner
 from pixy.engine.produce.pending_records import (
+    BUDGET,
     PendingBatch,
     PendingMessage,
     ProducerLife,
@@ -39,6 +40,7 @@ _LOOKUP_AGAIN = 1.0
 _IDLE = 300.0
 _ROUND_ROBIN_REFRESH = 10.0
 _QUIET_PASSES = 4
+_HEADERS = 10  # of single messages; so many take as much of the budget as a record
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +113,8 @@ class TopicProducer(Actor):
         self._seen = self._quiet = 0
         self._gathered: list[PendingMessage | PendingBatch] = []
         self._gathered_bytes = 0
+        self._goes_on = False
+        """Whether the next turn of the loop sends more of what is gathered."""
         self._in_flight = 0
         self._busy = True
         self._draining = False
@@ -211,6 +215,14 @@ class TopicProducer(Actor):
             if self._in_flight == 0:
                 self._flush_when_quiet()
 
+    @property
+    def _roomy(self) -> bool:
+        """Whether what comes in the next turns of the loop is far from being refused."""
+        return (
+            len(self._gathered) < self._conf.channel_buffer_size // 2
+            and self._gathered_bytes < self._conf.buffer_max_bytes // 2
+        )
+
     def _flush_when_quiet(self) -> None:
         """Send once a few passes of the loop bring no more messages.
 
@@ -238,40 +250,53 @@ class TopicProducer(Actor):
 
     @handles(_Flush)
     def _flush(self, _message: _Flush | None = None) -> None:
+        if self._goes_on and _message is None and self._roomy:
+            return  # others have their turn first
+        self._goes_on = False
         if self._partitions is None or not self._gathered:
             return
         self.cancel_timer("flush")
         self.cancel_timer("pass")
         gathered, self._gathered = self._gathered, []
         self._gathered_bytes = 0
-        pause = _FULL_PAUSE
-        while gathered:
+        budget, full = BUDGET, False
+        while gathered and budget > 0 and not full:
             first = gathered[0]
             if isinstance(first, PendingBatch):
-                stop = first.next_stop
+                stop, cost = first.next_step(budget)
                 handled = self._send_batch(first, stop)
-                if not handled and first.sent == stop:
-                    pause = 0.0  # it goes on in the next turn of the loop
+                full = first.sent < stop
             else:
-                handled = self._send_messages(gathered)
-            if not handled:
-                break
+                messages, cost = self._messages_in(gathered, budget)
+                handled = self._send_messages(messages)
+                full = handled < len(messages)
             del gathered[:handled]
+            budget -= cost
         if gathered:
             # If the client is full, the next delivery report continues; what comes meanwhile queues behind.
             self._gathered = gathered
             self._gathered_bytes = sum(pending.size for pending in self._gathered)
-            self.set_timer("flush", pause, _Flush())
+            self._goes_on = not full
+            self.set_timer("flush", _FULL_PAUSE if full else 0.0, _Flush())
         elif self._draining:
             self._finish_drain(0)
 
-    def _send_messages(self, gathered: Sequence[PendingMessage | PendingBatch]) -> int:
-        """Send the single messages at the front. Return how many were handled."""
+    @staticmethod
+    def _messages_in(
+        gathered: Sequence[PendingMessage | PendingBatch], budget: int
+    ) -> tuple[list[PendingMessage], int]:
+        """Return the single messages at the front for which the budget is enough, at least one, and what they cost."""
         messages: list[PendingMessage] = []
+        cost = 0
         for pending in gathered:
-            if not isinstance(pending, PendingMessage):
+            if cost >= budget or not isinstance(pending, PendingMessage):
                 break
             messages.append(pending)
+            cost += -(-len(pending.headers or ()) // _HEADERS)
+        return messages, cost
+
+    def _send_messages(self, messages: Sequence[PendingMessage]) -> int:
+        """Send single messages. Return how many were handled."""
         sent, refused = self._client.send(self._topic, messages, self._choose([None] * len(messages)))
         self._in_flight += sent - len(refused)
         for message, error in refused:
@@ -403,6 +428,7 @@ class TopicProducer(Actor):
         """
         gathered, self._gathered = self._gathered, []
         self._gathered_bytes = 0
+        self._goes_on = False
         count = sum(
             len(each.records) - each.sent if isinstance(each, PendingBatch) else 1 for each in gathered
         )

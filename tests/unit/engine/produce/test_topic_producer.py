@@ -509,6 +509,78 @@ async def test_others_have_their_turn_while_a_batch_with_headers_is_handed_over(
         assert len(client.partitions) == 1001 and max(map(len, client.batches)) == 100
 
 
+class Turns(BulkClient):
+    """Counts what it is offered in each turn of the loop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.offered = [0]
+
+    async def count(self) -> None:
+        while True:
+            self.offered.append(0)
+            await asyncio.sleep(0)
+
+    def send(self, topic: str, batch: list[Any], partitions: list[int]) -> tuple[int, list[Any]]:
+        self.offered[-1] += len(batch)
+        return super().send(topic, batch, partitions)
+
+    def send_bulk(self, topic: str, bulk: Any, partitions: list[int]) -> bool:
+        self.offered[-1] += len(partitions)
+        return super().send_bulk(topic, bulk, partitions)
+
+
+MEBIBYTE = 1_048_576
+
+
+@pytest.mark.parametrize(
+    ("flush_bytes", "headers", "count", "most"),
+    [(1, 1, 20, 500), (MEBIBYTE, 1, 20, 500), (MEBIBYTE, 0, 20, 4500), (1, 200, 2, 5)],
+)
+async def test_others_have_their_turn_while_many_batches_are_handed_over(
+    flush_bytes: int, headers: int, count: int, most: int
+) -> None:
+    client = Turns()
+    async with ActorSystem() as system:
+        ref = start(system, client, flush_bytes=flush_bytes, flush_frequency=0.05)
+        ask(ref, 1)
+        await until(lambda: client.sent)  # what comes while it is on its way is gathered
+        turns = asyncio.ensure_future(client.count())
+        batch = [Rec(b"%d" % at, headers=[("h", b"1")] * headers) for at in range(900)]
+        for _ in range(count):
+            ref.ask(ProduceMany(batch), block=False)
+        await until(lambda: len(client.sent) == 1 + 900 * count)
+        turns.cancel()
+        assert [each.value for each in client.sent[1:]] == [each.value for each in batch] * count
+        assert max(client.offered) <= most
+
+
+async def test_others_have_their_turn_while_single_messages_with_many_headers_are_handed_over() -> None:
+    client = Turns()
+    async with ActorSystem() as system:
+        ref = start(system, client, flush_frequency=0.05)
+        ask(ref, 1)
+        await until(lambda: client.sent)
+        turns = asyncio.ensure_future(client.count())
+        for at in range(300):
+            ref.ask(Produce(None, b"%d" % at, [("h", b"1")] * 99), block=False)
+        await until(lambda: len(client.sent) == 301)
+        turns.cancel()
+        assert [each.value for each in client.sent[1:]] == [b"%d" % at for at in range(300)]
+        assert max(client.offered) <= 100
+
+
+async def test_messages_are_not_refused_because_others_have_their_turn() -> None:
+    client = BulkClient()
+    async with ActorSystem() as system:
+        ref = start(system, client, flush_bytes=700_000, channel_buffer_size=100)
+        ask(ref, 1)
+        await until(lambda: client.sent)
+        replies = [ref.ask(Produce(None, b"v", [("h", b"1")] * 999), block=False) for _ in range(300)]
+        await until(lambda: len(client.sent) == 301 or any(reply.done() for reply in replies))
+        assert len(client.sent) == 301
+
+
 async def test_the_sizes_of_a_batch_with_headers_are_added_up_in_steps() -> None:
     turns = 0
 
