@@ -50,7 +50,6 @@ from pixy.engine.instances.messages import (
     InstanceClosing,
     InstanceRequest,
     InstanceSpec,
-    Progress,
     ReadRecords,
     SeekTo,
     SubscribeTo,
@@ -126,6 +125,7 @@ class Instance(Actor):
 
     async def on_stop(self) -> None:  # type: ignore[override]
         """Leave the group, whatever the reason of the stop."""
+        self._context.closing = True
         self._fail_all(ShuttingDown())
         await self._context.leave_group()
 
@@ -250,8 +250,8 @@ class Instance(Actor):
     # -- offsets ----------------------------------------------------------------------------------
 
     @handles(CommitPositions)
-    def _commit_positions(self, _request: CommitPositions) -> Progress | None:
-        return self._offsets.commit_positions()
+    def _commit_positions(self, _request: CommitPositions) -> None:
+        self._offsets.commit_positions()
 
     @handles(CommitOffsets)
     def _commit_offsets(self, request: CommitOffsets) -> None:
@@ -271,7 +271,7 @@ class Instance(Actor):
 
     @handles(AssignmentDue)
     def _assignment_due(self, _timer: AssignmentDue) -> None:
-        self._offsets.seek_postponed()
+        self._offsets.assignment_due()
 
     @handles(OffsetsFound)
     def _offsets_found(self, message: OffsetsFound) -> None:
@@ -313,7 +313,14 @@ class Instance(Actor):
 
     @handles(DeleteInstance)
     def _delete(self, _request: DeleteInstance) -> None:
-        self._waiting_for_end.append(self.take_reply())
+        context, reply = self._context, self.take_reply()
+        if self._spec.auto_commit and context.positions.resuming and not context.closing:
+            self._offsets.after_resuming(lambda _error: self._end(reply))
+        else:
+            self._end(reply)
+
+    def _end(self, reply: Future[Any]) -> None:
+        self._waiting_for_end.append(reply)
         if not self._context.closing:
             self._context.positions.confirm()
         self._close(UnknownInstance())
@@ -340,7 +347,7 @@ class Instance(Actor):
 
     def _fail_all(self, error: PixyError) -> None:
         self._reads.fail_all(error)
-        self._offsets.seek_postponed()  # they fail too: the instance has no assignment
+        self._operations.carry_out_postponed(error)  # seeks fail: the instance has no assignment
         self._operations.fail_all(error)
 
 

@@ -11,16 +11,18 @@ from pixy.engine.instances.changes import Changes
 from pixy.engine.instances.context import Context, Subscription
 from pixy.engine.instances.messages import AssignPartitions, SubscribeTo
 from pixy.engine.instances.offsets import Offsets
-from pixy.engine.instances.operations import Operations
+from pixy.engine.instances.operations import Operations, given_up
 from pixy.engine.instances.reads import Reads
 from pixy.engine.instances.topic_patterns import TopicPattern
-from pixy.errors import IllegalState, OtherSubscription, PixyError, UnknownTopic
+from pixy.errors import IllegalState, OtherSubscription, PixyError, Unavailable, UnknownInstance, UnknownTopic
 from pixy.kafka.errors import AUTH_CODES
 from pixy.membership.instances import Assigned, Lost, Met, Refused, Revoked
 from pixy.wire.types import TopicPartition
 
 _LOOK_EVERY = 10.0
 """Seconds between two looks for topics that match a pattern."""
+_NOWHERE = -1_000_000
+"""Below every position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +168,10 @@ class Assignment:
             if reply is not None:
                 reply.try_set(None)  # another request has replaced the subscription
             return
+        if error is not None and self._changes.to_repeat() is found.subscription:
+            why = error if isinstance(error, PixyError) else Unavailable(f"cannot look for topics: {error}")
+            self._changes.failed(None, why)  # the next attempt looks again
+            return
         self._context.actor.set_timer("pattern", _LOOK_EVERY, PatternDue())
         if error is None and reply is not None:
             try:
@@ -213,7 +219,18 @@ class Assignment:
 
     def unsubscribe(self) -> None:
         """See :class:`Unsubscribe`."""
+        context, reply = self._context, self._context.take_reply()
+        if context.spec.auto_commit and context.positions.resuming:
+            self._offsets.after_resuming(lambda _error: self._unsubscribe(reply))
+        else:
+            self._unsubscribe(reply)
+
+    def _unsubscribe(self, reply: Future[Any]) -> None:
         context, reads = self._context, self._reads
+        if context.closing:
+            reply.try_fail(UnknownInstance())
+            return
+        self._operations.carry_out_postponed(given_up())
         self._checking = ""
         context.positions.confirm()
         context.positions.forget_earlier()
@@ -221,9 +238,10 @@ class Assignment:
         self._changes.clear()
         reads.fail_all(IllegalState("the subscription was deleted"))
         if context.session is None:
+            reply.try_set(None)
             return
         # The Kafka client goes as well: one that has left a group cannot take partitions of its own.
-        leaving, reply = context.leave_group(), context.take_reply()
+        leaving = context.leave_group()
         self._drop(context.positions.partitions)
         reads.assigned = False
         reads.look_again()
@@ -246,17 +264,22 @@ class Assignment:
             return
         self._context.state.subscription.check_change(wanted)
         self._operations.check_room()
-        self._changes.assign(wanted, self._context.positions.offsets, self._context.take_reply())
+        self._changes.assign(wanted, self._context.take_reply())
         self._reads.look_again()
 
-    def _replace(self, starts: Mapping[TopicPartition, int]) -> None:
-        """Exactly these partitions are assigned now, each from the given offset on."""
-        # Records fetched ahead are fetched again: a kept partition continues at the reader's position.
-        before = self._context.positions.partitions
-        self._reads.fetched.drop(before)
-        self._context.positions.drop(partition for partition in before if partition not in starts)
-        self.assigned(Assigned(starts))
-        self._context.positions.forget_earlier()
+    def _replace(self, starts: Mapping[TopicPartition, int], keep: Mapping[TopicPartition, int]) -> None:
+        """Exactly these partitions are assigned now, each from the given offset on.
+
+        Those that the reader keeps are left alone: it may have read on since the session was told of its position.
+        """
+        positions, fetched = self._context.positions, self._reads.fetched
+        before = positions.offsets
+        kept = {each: starts[each] for each in keep if before.get(each, _NOWHERE) >= starts[each]}
+        self._reads.keep(kept)
+        fetched.drop(partition for partition in before if partition not in kept)
+        positions.drop(partition for partition in before if partition not in starts)
+        self.assigned(Assigned({each: start for each, start in starts.items() if each not in kept}))
+        positions.forget_earlier()
 
     # -- the group's events -----------------------------------------------------------------------
 
@@ -265,7 +288,7 @@ class Assignment:
         self._context.positions.assign(event.starts, event.new)
         self._reads.refusal = None
         self._reads.start_clocks()
-        self._offsets.seek_postponed()
+        self._operations.carry_out_postponed()
         if event.new and self._context.spec.auto_commit:
             # At once: what is written from now on is the reader's, even if the instance ends before its next commit.
             self._offsets.auto_commit()

@@ -8,8 +8,10 @@ change takes its place.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from actors import Backoff, Future
@@ -55,19 +57,26 @@ class _Assign(Operation):
     what = "assign"
     changes: Changes
     partitions: tuple[TopicPartition, ...]
-    keep: Mapping[TopicPartition, int]
     wanted: Subscription | None
     """As for :class:`_Subscribe`."""
+    keep: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """The reader's positions when the session was told."""
 
     def send(self, session: InstanceSession, token: int) -> None:
+        self.changes.in_turn(self, partial(self._send, session, token))
+
+    def _send(self, session: InstanceSession, token: int) -> None:
+        self.keep = self.changes.positions_in(self.partitions)
         session.assign(token, self.partitions, self.keep, repeated=self.wanted is None)
 
     def succeed(self, value: Mapping[TopicPartition, int]) -> None:
         self.changes.succeeded(self.wanted)
-        self.changes.replace(value)
+        self.changes.replace(value, self.keep)
+        self.changes.next_in_turn()
 
     def fail(self, error: PixyError) -> None:
         self.changes.failed(self.wanted, error)
+        self.changes.next_in_turn()
 
 
 class Changes:
@@ -77,7 +86,8 @@ class Changes:
         context: of the instance.
         operations: carries changes out.
         reads: those that wait for the changed partitions.
-        replace: called with the partitions that are chosen from now on, and where each begins.
+        replace: called with the partitions that are chosen from now on, where each begins, and those of these positions that
+            are the reader's, of when the session was told.
     """
 
     def __init__(
@@ -85,7 +95,7 @@ class Changes:
         context: Context,
         operations: Operations,
         reads: Reads,
-        replace: Callable[[Mapping[TopicPartition, int]], None],
+        replace: Callable[[Mapping[TopicPartition, int], Mapping[TopicPartition, int]], None],
     ) -> None:
         self._context = context
         self._operations = operations
@@ -94,6 +104,9 @@ class Changes:
         self._to_repeat: Subscription | None = None
         """What is in effect, until the session has carried it out (again)."""
         self._failures = 0
+        self._assigning: _Assign | None = None
+        self._next: deque[tuple[_Assign, Callable[[], None]]] = deque()
+        """Assignments that wait until the session has carried out :attr:`_assigning`, and what tells the session then."""
 
     def resume(self) -> Subscription:
         """Return what was in effect before a restart. A change that was under way is given up: its client has got an error."""
@@ -113,6 +126,8 @@ class Changes:
         state = self._context.state
         state.subscription = state.in_effect = Subscription()
         state.matched_first = frozenset()
+        self._assigning = None
+        self._next.clear()
         self._repeated()
 
     def subscribe(
@@ -132,23 +147,45 @@ class Changes:
         """
         self._operations.begin(_Subscribe(self, topics, wanted, added), reply)
 
-    def assign(
-        self, wanted: Subscription, keep: Mapping[TopicPartition, int], reply: Future[Any] | None
-    ) -> None:
-        """Tell the session which partitions a client has chosen.
+    def assign(self, wanted: Subscription, reply: Future[Any] | None) -> None:
+        """Tell the session which partitions a client has chosen. The reader keeps its positions in them.
 
         Args:
             wanted: the partitions.
-            keep: the reader's positions.
             reply: to the request.
         """
         self._context.state.subscription = wanted
-        kept = {partition: keep[partition] for partition in wanted.partitions if partition in keep}
-        self._operations.begin(_Assign(self, wanted.partitions, kept, wanted), reply)
+        self._operations.begin(_Assign(self, wanted.partitions, wanted), reply)
 
     def assign_again(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Tell a new session which partitions are chosen."""
-        self._operations.begin(_Assign(self, partitions, {}, None))
+        self._operations.begin(_Assign(self, partitions, None))
+
+    def positions_in(self, partitions: tuple[TopicPartition, ...]) -> dict[TopicPartition, int]:
+        """The reader's positions in those of the partitions that are assigned."""
+        offsets = self._context.positions.offsets
+        return {partition: offsets[partition] for partition in partitions if partition in offsets}
+
+    # -- one assignment at a time -------------------------------------------------------------------
+
+    def in_turn(self, assign: _Assign, tell: Callable[[], None]) -> None:
+        """Tell the session of an assignment once it has carried out those before: the reader keeps the positions that they find.
+
+        Args:
+            assign: which.
+            tell: tells the session.
+        """
+        if self._assigning is None or self._assigning is assign:
+            self._assigning = assign
+            tell()
+        else:
+            self._next.append((assign, tell))
+
+    def next_in_turn(self) -> None:
+        """The session has carried out an assignment, or failed to."""
+        self._assigning = None
+        if self._next:
+            self.in_turn(*self._next.popleft())
 
     # -- the outcome of a change ------------------------------------------------------------------
 

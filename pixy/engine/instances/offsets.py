@@ -5,15 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from actors import Future
 from pixy.engine.instances.context import Context
 from pixy.engine.instances.messages import CommitOffsets, GetCommitted, Progress, SeekTo
-from pixy.engine.instances.operations import Operation, Operations
+from pixy.engine.instances.operations import Operation, Operations, Postponed
 from pixy.engine.instances.positions import Positions
 from pixy.engine.instances.reads import Reads
-from pixy.errors import PixyError, UnknownInstance
+from pixy.errors import PixyError, Unavailable, UnknownInstance
 from pixy.kafka.consumer import Commit
 from pixy.membership.instances import InstanceSession, not_assigned
 from pixy.wire.types import TopicPartition
@@ -144,15 +145,32 @@ class Offsets:
 
     # -- commits ----------------------------------------------------------------------------------
 
-    def commit_positions(self) -> Progress | None:
-        """See :class:`CommitPositions`. Returns None if the reply comes later."""
+    def commit_positions(self) -> None:
+        """See :class:`CommitPositions`."""
         context = self._context
-        commits = context.positions.uncommitted()
-        if not commits:
-            return context.positions.progress()
-        epochs = context.positions.epochs()
-        self._operations.begin(_CommitPositions(context.positions, commits, epochs), context.take_reply())
-        return None
+        if context.positions.resuming:
+            self._operations.check_room()
+            self.after_resuming(partial(self._commit_positions, context.take_reply()))
+        else:
+            self._commit_positions(context.take_reply(), None)
+
+    def _commit_positions(self, reply: Future[Any], error: PixyError | None) -> None:
+        positions = self._context.positions
+        if error is not None:
+            reply.try_fail(error)
+        elif commits := positions.uncommitted():
+            self._operations.begin(_CommitPositions(positions, commits, positions.epochs()), reply)
+        else:
+            reply.try_set(positions.progress())
+
+    def after_resuming(self, carry_out: Callable[[PixyError | None], None]) -> None:
+        """Let a request wait until the reader's positions of before a restart can be committed.
+
+        Args:
+            carry_out: see :class:`Postponed`.
+        """
+        positions = self._context.positions
+        self._operations.postpone(Postponed(carry_out, lambda: not positions.resuming))
 
     def auto_commit(self) -> None:
         """Commit the confirmed positions; if this fails, the next automatic commit repeats it.
@@ -203,12 +221,14 @@ class Offsets:
         if self._reads.assigned:
             self._look_up(request, reply)
         else:
-            self._operations.postpone(request, reply)
+            waiting = Postponed(lambda _error: self._look_up(request, reply), lambda: True)
+            self._operations.postpone(waiting)
 
-    def seek_postponed(self) -> None:
-        """Carry out the seeks that waited for the group's assignment."""
-        for request, reply in self._operations.take_postponed():
-            self._look_up(request, reply)
+    def assignment_due(self) -> None:
+        """See :class:`AssignmentDue`."""
+        self._operations.carry_out_postponed(Unavailable("the consumer instance is restarting, try again"))
+        if self._reads.assigned:
+            self._context.positions.resuming = False  # others have its partitions now
 
     def _look_up(self, request: SeekTo, reply: Future[Any]) -> None:
         if self._fail_unassigned((*request.offsets, *request.times), reply):

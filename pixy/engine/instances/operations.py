@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from actors import Future
 from pixy.engine.instances.context import Context
-from pixy.engine.instances.messages import SeekTo
 from pixy.errors import IllegalState, KafkaError, PixyError, TooManyRequests
 from pixy.kafka.errors import REBALANCE_IN_PROGRESS, timed_out
 from pixy.membership.instances import Done, InstanceSession
@@ -69,8 +69,18 @@ class AssignmentDue:
 
 OperationT = TypeVar("OperationT", bound=Operation)
 
-PostponedSeek = tuple[SeekTo, Future[Any]]
-"""A seek that waits for the group's assignment, and its reply."""
+
+@dataclass(frozen=True, slots=True)
+class Postponed:
+    """A request that waits for the group's assignment.
+
+    Attributes:
+        carry_out: called once, with the reason if the wait has ended without it.
+        ready: whether the last assignment is what the request has waited for.
+    """
+
+    carry_out: Callable[[PixyError | None], None]
+    ready: Callable[[], bool]
 
 
 @dataclass(slots=True)
@@ -87,7 +97,7 @@ class Operations:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._under_way: dict[int, _UnderWay] = {}
-        self._postponed: list[PostponedSeek] = []
+        self._postponed: list[Postponed] = []
 
     def __len__(self) -> int:
         return len(self._under_way) + len(self._postponed)
@@ -156,7 +166,7 @@ class Operations:
         if found is None:
             return
         if self._is_stale(found):
-            self._end(token, None, _given_up())
+            self._end(token, None, given_up())
         elif found.operation.again():
             found.operation.send(found.session, token)
         else:
@@ -171,13 +181,13 @@ class Operations:
             found.reply.try_fail(timed_out(found.operation.what))
             found.reply = None
         if self._is_stale(found):
-            self._end(token, None, _given_up())
+            self._end(token, None, given_up())
 
     def session_ended(self) -> None:
         """An earlier session has ended: no result of a command to it comes any more."""
         for token, found in tuple(self._under_way.items()):
             if self._is_stale(found):
-                self._end(token, None, _given_up())
+                self._end(token, None, given_up())
 
     def _is_stale(self, found: _UnderWay) -> bool:
         return found.session is not self._context.session
@@ -188,7 +198,7 @@ class Operations:
         actor.cancel_timer(("retry", token))
         operation, stale = found.operation, self._is_stale(found)
         if error is None and stale and not operation.outlives_session:
-            error = _given_up()
+            error = given_up()
         if error is not None:
             if not stale:
                 operation.fail(error)
@@ -199,24 +209,28 @@ class Operations:
         if found.reply is not None:
             found.reply.try_set(answer)
 
-    # -- seeks before the assignment --------------------------------------------------------------
+    # -- requests before the assignment -------------------------------------------------------------
 
-    def postpone(self, seek: SeekTo, reply: Future[Any]) -> None:
-        """Keep a seek until the group has assigned partitions, at most for ``join_timeout``.
-
-        Args:
-            seek: the request.
-            reply: to be set when the seek is done.
-        """
+    def postpone(self, request: Postponed) -> None:
+        """Keep a request until the group has assigned partitions, at most for ``join_timeout``."""
         if not self._postponed:
             self._context.actor.set_timer("assignment", self._context.conf.join_timeout, AssignmentDue())
-        self._postponed.append((seek, reply))
+        self._postponed.append(request)
 
-    def take_postponed(self) -> list[PostponedSeek]:
-        """The seeks that have waited; from now on none do."""
-        self._context.actor.cancel_timer("assignment")
-        taken, self._postponed = self._postponed, []
-        return taken
+    def carry_out_postponed(self, error: PixyError | None = None) -> None:
+        """Carry out the requests that have waited.
+
+        Args:
+            error: why they wait no longer; None: for those that are ready.
+        """
+        waiting, self._postponed = self._postponed, []
+        for each in waiting:
+            if error is not None or each.ready():
+                each.carry_out(error)
+            else:
+                self._postponed.append(each)
+        if not self._postponed:
+            self._context.actor.cancel_timer("assignment")
 
     # -- the end ----------------------------------------------------------------------------------
 
@@ -228,5 +242,6 @@ class Operations:
                 found.reply = None
 
 
-def _given_up() -> IllegalState:
+def given_up() -> IllegalState:
+    """Why a command to a session has no result: its client has ended the session."""
     return IllegalState("the subscription was deleted")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from pixy.engine.consume.long_polls import Message
 from pixy.engine.instances.messages import Progress
@@ -35,6 +35,8 @@ class Positions:
         """Positions from before a restart, until their partitions are assigned again."""
         self._unread: dict[TopicPartition, bool] = {}
         """Those of them at which the reader has read nothing, and whether they are starts that are to be committed."""
+        self.resuming = False
+        """Whether there are such positions to commit, and no partition is assigned yet: so they cannot be committed now."""
         self._epochs: dict[TopicPartition, int] = {}
         self._last_epoch = 0
 
@@ -83,12 +85,14 @@ class Positions:
             self._expected,
         ):
             state.clear()
+        self.resuming = any(self._unread.get(partition, True) for partition in self._earlier)
         return dict(self._earlier)
 
     def forget_earlier(self) -> None:
         """The reader gives up what it consumed: positions from before a restart mean nothing any more."""
         self._earlier.clear()
         self._unread.clear()
+        self.resuming = False
 
     def assign(
         self, starts: Mapping[TopicPartition, int], new: Collection[TopicPartition] = frozenset()
@@ -99,6 +103,8 @@ class Positions:
             starts: the offset where each begins.
             new: those whose start is to be committed.
         """
+        if starts:
+            self.resuming = False  # members of a cooperative group may be assigned nothing first
         for partition, start in starts.items():
             earlier, unread = self._earlier.pop(partition, None), self._unread.pop(partition, None)
             if earlier is not None and earlier.offset == start:
@@ -242,11 +248,23 @@ class FetchedRecords:
 
     def __init__(self) -> None:
         self._records: deque[Message] = deque()
+        self._behind: dict[TopicPartition, int] = {}
         self.size = 0
         """Bytes of keys and values."""
 
     def __len__(self) -> int:
         return len(self._records)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._records)
+
+    def leave_out(self, behind: Mapping[TopicPartition, int]) -> None:
+        """Leave out records that the session fetches a second time, until :meth:`drop` forgets the partition.
+
+        Args:
+            behind: the first offset of each partition that is to be put.
+        """
+        self._behind.update(behind)
 
     def put(self, records: Iterable[Message], size: int) -> None:
         """Append records.
@@ -255,8 +273,19 @@ class FetchedRecords:
             records: in the order of their offsets.
             size: bytes of their keys and values.
         """
+        if self._behind:
+            records = [record for record in records if self._is_next(record)]
+            size = sum(map(size_of, records))
         self._records.extend(records)
         self.size += size
+
+    def _is_next(self, record: Message) -> bool:
+        partition, offset = partition_of(record), record.offset()
+        if partition in self._behind:
+            if offset is not None and offset < self._behind[partition]:
+                return False
+            del self._behind[partition]
+        return True
 
     def take(self, most: int, max_bytes: int) -> list[Message]:
         """Remove and return the first records.
@@ -289,6 +318,8 @@ class FetchedRecords:
     def drop(self, partitions: Iterable[TopicPartition]) -> None:
         """Remove the records of these partitions."""
         dropped = set(partitions)
+        for partition in dropped:
+            self._behind.pop(partition, None)
         self._records = deque(each for each in self._records if partition_of(each) not in dropped)
         self.size = sum(map(size_of, self._records))
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from actors import Future
+from pixy.engine.consume.long_polls import Message
 from pixy.engine.instances.context import Context
 from pixy.engine.instances.messages import ReadBatch, ReadRecords
 from pixy.engine.instances.positions import FetchedRecords
 from pixy.errors import PixyError, TooManyRequests
 from pixy.kafka.instance_consumer import partition_of
+from pixy.wire.types import TopicPartition
 
 _SHORTEST_WAIT = 0.05
 """Seconds. A read that does not want to wait gets the records that are ready; finding them takes a moment."""
@@ -184,6 +187,23 @@ class Reads:
         if self._waiting:
             self._waiting[0].topped_up = True
 
+    def keep(self, starts: Mapping[TopicPartition, int]) -> None:
+        """The session fetches some partitions from the reader's earlier positions on: leave out what it has fetched before.
+
+        Args:
+            starts: where it begins.
+        """
+        positions, out = self._context.positions, self._out
+        epochs, known = positions.epochs(), list(self.fetched)
+        if out is not None:
+            known += [each for each in out.records if _epoch(out.epochs, each) == _epoch(epochs, each)]
+        behind = {partition: positions.offsets[partition] for partition in starts}
+        for record in known:
+            partition, offset = partition_of(record), record.offset()
+            if partition in behind and offset is not None:
+                behind[partition] = max(behind[partition], offset + 1)
+        self.fetched.leave_out({each: first for each, first in behind.items() if first > starts[each]})
+
     def settle(self, batch: ReadBatch, sent: bool) -> None:
         """Move the positions past a batch, or take its records back.
 
@@ -216,3 +236,7 @@ class Reads:
         """Answer the read that records are looked for with an error."""
         if self._waiting:
             self._waiting.popleft().reply.try_fail(error)
+
+
+def _epoch(epochs: Mapping[TopicPartition, int], record: Message) -> int | None:
+    return epochs.get(partition_of(record))

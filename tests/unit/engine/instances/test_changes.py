@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
-from actors.testing import Sim
-from pixy.engine.instances.messages import AssignPartitions, GetAssignment, GetSubscription, SubscribeTo
+from actors.testing import Sim, simulate
+from pixy.engine.instances.messages import (
+    AssignPartitions,
+    CommitPositions,
+    GetAssignment,
+    GetSubscription,
+    ReadBatch,
+    ReadRecords,
+    SeekTo,
+    SubscribeTo,
+)
 from pixy.errors import IllegalState, KafkaError
 from tests.unit.engine.instances.instance_model import READ, Case, scenario
 from tests.unit.engine.records import TOPIC
@@ -79,3 +90,69 @@ async def test_a_subscription_that_fails_alone_is_undone_and_fails_the_reads_tha
         with pytest.raises(KafkaError, match="no coordinator"):
             await each
     assert await case.ask(GetSubscription()) == []
+
+
+# -- reads while chosen partitions are changed --------------------------------------------------------
+
+
+async def changing(sim: Sim) -> Case:
+    """An instance whose reader had two records of a partition, and begins to choose another one besides it."""
+    case = started(sim)
+    await case.ask(AssignPartitions((ONE,)))
+    await case.read(ReadRecords(1000, 1))
+    await case.read(ReadRecords(1000, 1))
+    return case
+
+
+@scenario
+async def test_what_is_read_while_chosen_partitions_are_changed_does_not_come_again(sim: Sim) -> None:
+    case = await changing(sim)
+    case.kafka.change_takes = 1.0
+    change = case.ask(AssignPartitions((ONE, OTHER)))
+    assert await case.read() == [(0, 2)]
+    await change
+    assert await case.read() == [(1, 0), (1, 1), (1, 2)]
+    case.kafka.produce(0)
+    assert await case.read() == [(0, 3)]
+    assert await case.ask(CommitPositions()) == [(ONE, 3, 3), (OTHER, 2, 2)]
+
+
+@pytest.mark.parametrize("sent", [True, False])
+def test_neither_does_what_is_on_its_way_to_the_reader_meanwhile(sent: bool) -> None:
+    """But it does if it does not arrive."""
+
+    async def run(sim: Sim) -> None:
+        case = await changing(sim)
+        case.kafka.change_takes = 1.0
+        change = case.ask(AssignPartitions((ONE, OTHER)))
+        batch: ReadBatch = await case.ask(READ)
+        await change
+        (batch.sent if sent else batch.give_back)()
+        await asyncio.sleep(0.1)
+        found = [*await case.read(), *await case.read()]
+        assert sorted(found) == [*([] if sent else [(0, 2)]), (1, 0), (1, 1), (1, 2)]
+
+    for mode in ("actors", "pct", "harsh"):
+        simulate(run, seed=1, mode=mode)
+
+
+@scenario
+async def test_a_seek_after_the_change_returns_what_was_read_during_it(sim: Sim) -> None:
+    case = await changing(sim)
+    case.kafka.change_takes = 1.0
+    change = case.ask(AssignPartitions((ONE,)))
+    await case.read()
+    await change
+    await case.ask(SeekTo({ONE: 1}, {}))
+    assert await case.read() == [(0, 1), (0, 2)]
+
+
+@scenario
+async def test_assignments_one_after_the_other_keep_the_positions_of_those_before(sim: Sim) -> None:
+    case = await changing(sim)
+    case.kafka.change_takes = 1.0
+    changes = [case.ask(AssignPartitions(each)) for each in ((ONE, OTHER), (OTHER,), (ONE, OTHER))]
+    assert await case.read() == [(0, 2)]
+    for each in changes:
+        await each
+    assert await case.read() == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)], "the second has given it up"

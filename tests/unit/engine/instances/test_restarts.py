@@ -168,6 +168,35 @@ async def test_a_subscription_under_way_leaves_what_was_in_effect(sim: Sim) -> N
     assert await case.read() == [(0, 0), (0, 1), (0, 2)]
 
 
+@scenario
+async def test_partitions_that_are_chosen_while_the_old_ones_are_resumed_keep_their_positions(
+    sim: Sim,
+) -> None:
+    """The client's read has failed, so it chooses them once more."""
+    case = started(sim)
+    await case.ask(AssignPartitions((ONE,)))
+    assert await case.read(TWO) == [(0, 0), (0, 1)]
+    case.kafka.change_takes = 1.0
+    case.fail_session()
+    await asyncio.sleep(0.2)
+    await case.ask(AssignPartitions((ONE, OTHER)))
+    assert await case.read() == [(0, 2), (1, 0), (1, 1), (1, 2)]
+
+
+@scenario
+async def test_partitions_that_are_chosen_keep_their_positions_also_if_resuming_the_old_ones_fails(
+    sim: Sim,
+) -> None:
+    case = started(sim, None, DOWN)
+    await case.ask(AssignPartitions((ONE,)))
+    assert await case.read(TWO) == [(0, 0), (0, 1)]
+    case.kafka.change_takes = 1.0
+    case.fail_session()
+    await asyncio.sleep(0.2)
+    await case.ask(AssignPartitions((ONE, OTHER)))
+    assert await case.read() == [(0, 2), (1, 0), (1, 1), (1, 2)]
+
+
 # -- patterns -----------------------------------------------------------------------------------------
 
 
@@ -189,6 +218,50 @@ async def test_a_pattern_is_subscribed_to_again_until_it_succeeds(sim: Sim) -> N
     case.fail_session()
     await asyncio.sleep(LONG)
     assert case.kafka.subscribed == [((TOPIC,), ())] * 4
+
+
+def test_a_pattern_that_cannot_be_looked_up_after_a_restart_is_tried_again_soon(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def run(sim: Sim) -> None:
+        case = started(sim)
+        await case.ask(SubscribeTo(pattern=f"{TOPIC}.*"))
+        case.kafka.lookups_fail = [DOWN] * 3
+        case.fail_session()
+        while case.kafka.lookups_fail:
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(5)
+        assert case.kafka.subscribed == [((TOPIC,), ())] * 2
+        assert len(await case.read()) == 6
+
+    with caplog.at_level(logging.WARNING, "pixy.engine"):
+        simulate(run, seed=1, mode="actors")
+    lines = [each.getMessage() for each in caplog.records if "cannot resume" in each.getMessage()]
+    assert len(lines) == 3
+
+
+@scenario
+async def test_reads_say_why_a_pattern_that_cannot_be_looked_up_returns_nothing(sim: Sim) -> None:
+    case = started(sim)
+    await case.ask(SubscribeTo(pattern=f"{TOPIC}.*"))
+    case.kafka.lookups_fail = [DOWN] * 9
+    case.fail_session()
+    with pytest.raises(KafkaError, match="no coordinator"):
+        await case.read()
+    await asyncio.sleep(2 * LONG)
+    assert len(await case.read()) == 6
+    assert await case.read() == [], "the refusal is over"
+
+
+@scenario
+async def test_a_periodic_look_that_fails_is_no_reason_to_refuse_reads(sim: Sim) -> None:
+    case = started(sim)
+    await case.ask(SubscribeTo(pattern=f"{TOPIC}.*"))
+    assert len(await case.read()) == 6
+    case.kafka.lookups_fail = [DOWN] * 2
+    while case.kafka.lookups_fail:
+        assert await case.read() == []
+    assert case.kafka.subscribed == [((TOPIC,), ())]
 
 
 @scenario
