@@ -182,6 +182,9 @@ class RayTransport(Transport):
         """Whether Ray has refused the last message, by a bound of its own."""
         self._lock = threading.Lock()
         self._room = asyncio.Event()
+        """A message counts no more as unconfirmed."""
+        self._progress = asyncio.Event()
+        """One that Ray had taken does not: then Ray may take another one."""
 
     def spawn(
         self,
@@ -268,6 +271,7 @@ class RayTransport(Transport):
 
     def _settle(self, address: str, reply: Future[Any] | None, done: Any) -> None:
         self._confirmed()
+        self._progress.set()
         value, error = None, done.exception()
         if error is None:
             value, error = done.result()
@@ -290,13 +294,17 @@ class RayTransport(Transport):
         """See :meth:`Transport.room`."""
         if self._refused:  # one that is confirmed makes room, if it is not another actor's, or Ray's own call
             self._refused = False
-            self._room.clear()
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LOOK_AGAIN):
-                    await self._room.wait()
+            await self._refusal_over()
         while self._pending >= self.max_pending:
             self._room.clear()
             await self._room.wait()
+
+    async def _refusal_over(self) -> None:
+        """Wait until it makes sense to try again what Ray has refused."""
+        self._progress.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LOOK_AGAIN):
+                await self._progress.wait()
 
     # -- the end ----------------------------------------------------------------------------------
 
@@ -351,12 +359,22 @@ class RayTransport(Transport):
             return False
         with contextlib.suppress(TimeoutError, ray.exceptions.RayError):
             async with asyncio.timeout(timeout):
-                await handle.stop.remote()
+                await self._call_stop(handle)
         watch = self._watches.get(ref.address)
         if watch is not None:
             watch.cancel()
         self._forget(ref.address, None)
         return True
+
+    async def _call_stop(self, handle: Any) -> None:
+        while True:
+            try:
+                call = handle.stop.remote()
+            except ray.exceptions.PendingCallsLimitExceeded:  # the actor is busy
+                await self._refusal_over()
+            else:
+                await call
+                return
 
     async def close(self, timeout: float = 60.0) -> None:
         """Stop all actors that this transport has placed."""

@@ -11,6 +11,7 @@ import pytest
 
 from actors import Actor, ActorDeadError, Backoff, MailboxFull, NoAnswer, Supervision
 from actors.remote import ConnectionLost, RemoteError, RemoteRef
+from tests.unit.actors.virtual_time import virtual_time
 
 actors_ray = pytest.importorskip("actors.ray")
 from ray import exceptions  # noqa: E402
@@ -163,3 +164,40 @@ async def test_a_sender_waits_until_ray_takes_the_message() -> None:
     handle.full = False
     await sending
     assert transport._pending == 1
+
+
+@virtual_time
+async def test_a_sender_that_ray_refuses_tries_again_now_and_then() -> None:
+    transport, handle = actors_ray.RayTransport(), Limited()
+    transport._handles["Quits-1"] = handle
+    with pytest.raises(MailboxFull):
+        await RemoteRef(transport, "Quits-1").send("message", timeout=1.0)
+    assert handle.tries <= 1.0 / actors_ray._LOOK_AGAIN + 2
+
+
+@virtual_time
+async def test_an_actor_that_has_max_pending_calls_is_stopped_before_it_is_killed() -> None:
+    calls: list[str] = []
+
+    class Busy:
+        """Refuses two calls of ``stop``."""
+
+        def __init__(self) -> None:
+            self.stop = self
+
+        def remote(self) -> Any:
+            if len(calls) < 2:
+                calls.append("refused")
+                raise exceptions.PendingCallsLimitExceeded("full")
+            return self._stopping()
+
+        async def _stopping(self) -> None:
+            await asyncio.sleep(1.0)
+            calls.append("stop")
+
+    transport = actors_ray.RayTransport()
+    transport._handles["Quits-1"] = Busy()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(actors_ray.ray, "kill", lambda *_, **__: calls.append("kill"))
+        await transport.close()
+    assert calls == ["refused", "refused", "stop", "kill"]
