@@ -312,7 +312,9 @@ class ActorSystem:
                 limit.
         """
         no_nan("timeout", timeout)
-        self.turns.look_again()
+        self.check_loop()  # its actors have perished with it
+        if self.top:
+            self.turns.look_again()
         try:
             async with asyncio.timeout(timeout):
                 while self.top:  # a last hook may spawn another one

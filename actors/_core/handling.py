@@ -135,11 +135,18 @@ def handler_failed(cell: Cell, envelope: Envelope, error: BaseException) -> None
     """
     cell.failed += 1
     cell.reply = cell.envelope = cell.trace = None
-    error = as_failure(cell, error)
-    if envelope[1] is not None:
-        if type(error) is ActorDeadError:  # another actor's, or the handler's own: this message was handled
-            error = _of_another(error)
-        envelope[1].try_fail(error)  # also if the handler had taken the reply over
+    try:
+        error = as_failure(cell, error)
+        if envelope[1] is not None:
+            if (
+                type(error) is ActorDeadError
+            ):  # another actor's, or the handler's own: this message was handled
+                error = _of_another(error)
+            envelope[1].try_fail(error)  # also if the handler had taken the reply over
+    except BaseException as another:  # Ctrl-C: nobody else knows the asker
+        if envelope[1] is not None:
+            envelope[1].try_fail(interrupted(cell, another))
+        raise
     if envelope[1] is not None and isinstance(error, Exception):
         # As in pykka: the asker gets the error, the actor lives on.
         log_safely(

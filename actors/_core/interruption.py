@@ -9,11 +9,15 @@ The same holds for code of others that the runtime calls for itself: see :func:`
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]  # signal.getsignal() hashes and compares the handler: code of others
 import asyncio
+import functools
 import inspect
+import signal
 import threading
 import traceback
-from typing import TYPE_CHECKING
+from types import CodeType, FunctionType, MethodType
+from typing import TYPE_CHECKING, Any
 
 from actors._errors import Interrupted
 
@@ -59,13 +63,39 @@ def of_program(error: BaseException) -> bool:
 
 
 def _left_signal_handler(error: BaseException) -> bool:
-    """Whether a function has raised ``error`` that was given its caller's frame: the one that a signal has interrupted."""
+    """Whether a function has raised ``error`` that was given its caller's frame: the one that a signal has interrupted.
+
+    The arguments' names may stand for anything now: nothing is done with that but to look what it is. A function that has
+    deleted an argument is recognised if it is installed as a handler.
+    """
     for frame, _ in traceback.walk_tb(error.__traceback__):
+        caller, code = frame.f_back, frame.f_code
+        # What is no function, as a class's body, may keep its names in an object of others.
+        if caller is None or not code.co_flags & inspect.CO_OPTIMIZED:
+            continue
         names, varargs, _, values = inspect.getargvalues(frame)
-        given = [values.get(name) for name in names] + list(values.get(varargs or "", ()))
-        if frame.f_back is not None and any(each is frame.f_back for each in given):
+        given = [values[name] for name in names if name in values]
+        rest = values.get(varargs, ()) if varargs is not None else ()
+        if type(rest) is tuple:
+            given.extend(rest)
+        if any(each is caller for each in given):
+            return True
+        deleted = len(given) < len(names) or (varargs is not None and varargs not in values)
+        if deleted and any(each is code for each in _handlers()):
             return True
     return False
+
+
+def _handlers() -> list[CodeType]:
+    """The code of the program's signal handlers that are installed now, as far as they are functions or methods."""
+    codes = []
+    for number in range(1, signal.NSIG):
+        handler: Any = _signal.getsignal(number)
+        while type(handler) in (functools.partial, MethodType):
+            handler = handler.func if type(handler) is functools.partial else handler.__func__
+        if type(handler) is FunctionType:
+            codes.append(handler.__code__)
+    return codes
 
 
 def failed_itself(error: BaseException) -> bool:

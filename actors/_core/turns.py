@@ -247,8 +247,9 @@ class Turns:
                 self._loop.call_soon(self._turn, context=self._context)
 
     def look_again(self) -> None:
-        """Schedule a turn, although one seems to be scheduled: Ctrl-C in the loop's own code may have lost it."""
-        self._run_again(None)
+        """Schedule a turn, although one seems to be scheduled: Ctrl-C in the loop's own code may have lost it. In any thread."""
+        self.pending = True
+        self._loop.call_soon_threadsafe(self._turn, context=self._context)
 
     def _run_again(self, cell: Cell | None) -> None:
         """Schedule a turn after Ctrl-C, also for the actor that it has hit, perhaps before it has begun."""

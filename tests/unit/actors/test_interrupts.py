@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import logging
 import signal
 import sys
@@ -28,7 +29,7 @@ from actors import (
     Supervision,
     Terminated,
 )
-from actors._core import following, procedure, stopping, supervision, termination
+from actors._core import following, handling, procedure, stopping, supervision, termination
 from actors._core.cell import Cell
 from actors._core.interruption import of_program
 from actors.remote import PickleCodec
@@ -40,6 +41,8 @@ class Plain(Actor):
     def on_receive(self, message: Any) -> Any:
         if message == "ctrl-c":
             raise KeyboardInterrupt  # as the signal's handler does, in the middle of any code
+        if message == "fail":
+            raise ValueError
         return message
 
 
@@ -48,6 +51,8 @@ class Waiting(Actor):
         await asyncio.sleep(0)
         if message == "ctrl-c":
             raise KeyboardInterrupt
+        if message == "fail":
+            raise ValueError
         return message
 
 
@@ -253,6 +258,28 @@ def test_an_actor_hears_after_ctrl_c_between_two_handlers(
     interrupted(begin, end)
 
 
+@pytest.mark.parametrize("kind", [Plain, Waiting])
+def test_a_failed_ask_is_answered_though_ctrl_c_hits_the_look_at_its_error(
+    kind: type[Actor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[Any] = []
+
+    async def begin() -> None:
+        system = ActorSystem()
+        ref = await system.spawn(kind, supervision=SOON)
+        once(handling, "as_failure", monkeypatch)
+        made.extend((system, ref, ref.ask("fail", block=False)))
+
+    async def end() -> None:
+        system, ref, asked = made
+        with pytest.raises(Interrupted):
+            await asked
+        assert await ref.ask("here", block=False) == "here"
+        assert (await system.stop(30)).clean
+
+    interrupted(begin, end)
+
+
 class Watcher(Actor):
     """Notes the end of another actor."""
 
@@ -439,6 +466,10 @@ class Handler:
     def handle(self, _number: int, _frame: Any) -> None:
         self.shut_down()
 
+    def delete(self, _what: str, number: int, frame: Any) -> None:
+        del number, frame
+        self.shut_down()
+
     def shut_down(self) -> None:
         sys.exit(3)
 
@@ -459,7 +490,14 @@ class Terminating(logging.Handler):
             signal.raise_signal(signal.SIGTERM)
 
 
-@pytest.mark.parametrize("by", [lambda *_: sys.exit(3), Handler().handle])
+def deletes(*arguments: Any) -> None:
+    del arguments
+    sys.exit(3)
+
+
+@pytest.mark.parametrize(
+    "by", [lambda *_: sys.exit(3), Handler().handle, deletes, functools.partial(Handler().delete, "all")]
+)
 @pytest.mark.parametrize("where", ["log", "subscriber", "instrument", "handler", "codec"])
 def test_the_exit_of_a_signal_handler_ends_the_loop_and_nothing_else(where: str, by: Any) -> None:
     made: list[Any] = []
@@ -519,3 +557,83 @@ def test_an_exit_that_no_signal_has_brought_is_of_the_code_that_raises_it(error:
     thread.join()
     assert found == [False], "no signal comes to other threads"
     assert of_program(raised()) is (error is KeyboardInterrupt)
+
+
+def test_the_exit_of_a_signal_handler_that_the_code_calls_itself_is_the_codes() -> None:
+    def leave(_number: Any = None, _frame: Any = None) -> None:
+        sys.exit(3)
+
+    before = signal.signal(signal.SIGTERM, leave)
+    try:
+        with pytest.raises(SystemExit) as caught:
+            leave()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert not of_program(caught.value)
+
+
+class Untouchable:
+    """Neither iterated, nor compared, nor looked at."""
+
+    def _touched(self, *_: Any) -> Any:
+        raise AssertionError("code of others was called")
+
+    __iter__ = __eq__ = __hash__ = __len__ = __getattr__ = __getitem__ = _touched  # type: ignore[assignment]
+
+
+class Names(dict[str, Any]):
+    """The names of a class's body, kept by its metaclass."""
+
+    def get(self, *_: Any) -> Any:
+        raise AssertionError("code of others was called")
+
+
+class Meta(type):
+    @classmethod
+    def __prepare__(cls, *_: Any) -> Any:
+        return Names()
+
+
+@pytest.mark.parametrize("where", ["none", "iterable", "deleted", "class", "handler"])
+async def test_the_exit_of_a_handler_is_settled_whatever_its_arguments_have_become(where: str) -> None:
+    def rebinds(*argv: Any) -> None:
+        argv = None if where == "none" else Untouchable()  # type: ignore[assignment]  # as argv = parser.parse_args(argv)
+        sys.exit(4 if argv is where else 3)
+
+    def deletes_one(kept: Any, deleted: Any) -> None:
+        del deleted
+        sys.exit(4 if kept is where else 3)
+
+    class Leaving(Actor):
+        def on_receive(self, message: Any) -> Any:
+            if where == "class":
+
+                class Odd(metaclass=Meta):
+                    sys.exit(3)
+
+            if where in ("deleted", "handler"):
+                deletes_one(Untouchable(), None)
+            rebinds(message)
+
+    touched = []
+
+    class Installed:
+        def __call__(self, *_: Any) -> None:
+            pass
+
+        def __hash__(self) -> int:
+            touched.append("hashed")
+            return 0
+
+    before = signal.signal(signal.SIGTERM, Installed()) if where == "handler" else None
+    try:
+        system = ActorSystem()
+        ref = await system.spawn(Leaving)
+        async with asyncio.timeout(5):
+            with pytest.raises(SystemExit):
+                await ref.ask("leave", block=False)
+            assert (await system.stop()).clean
+        assert not touched
+    finally:
+        if where == "handler":
+            signal.signal(signal.SIGTERM, before)

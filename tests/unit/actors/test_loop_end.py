@@ -143,6 +143,23 @@ async def test_watchers_in_other_systems_hear_of_a_loop_that_was_closed(kind: ty
         assert terminated.ref is ref and "closed" in str(terminated.error)
 
 
+@pytest.mark.parametrize("noticed", [True, False])
+def test_a_system_whose_loop_was_closed_stops_on_another_loop(noticed: bool) -> None:
+    async def make() -> ActorSystem:
+        system = ActorSystem()
+        await system.spawn(Echo)
+        return system
+
+    loop = asyncio.new_event_loop()
+    system = loop.run_until_complete(make())
+    if noticed:
+        loop.close()
+    else:
+        type(loop).close(loop)  # as of a loop whose methods cannot be replaced
+    assert asyncio.run(system.stop()).clean
+    assert not system.children
+
+
 def test_a_loop_set_up_in_one_thread_and_run_in_another_answers_both() -> None:
     loop = asyncio.new_event_loop()
     made: list[Any] = []
