@@ -26,7 +26,7 @@ import pykka
 
 from actors._core import deadlock
 from actors._core.context import current
-from actors._core.promise import ERROR, PENDING, VALUE, Promise, Waiter
+from actors._core.promise import ERROR, PENDING, VALUE, Callback, Promise, Waiter
 from actors._core.pykka_names import Unset
 from actors._errors import AskCycle, WouldDeadlock
 
@@ -65,12 +65,12 @@ class Future(Promise[T]):
         A future of ``map``, ``filter``, ``join`` or ``reduce`` is computed for that, on this loop.
         """
         loop = asyncio.get_running_loop()
-        entry = (callback, loop, contextvars.copy_context() if context is None else context)
+        entry = Callback(callback, loop, contextvars.copy_context() if context is None else context)
         self.__dict__.setdefault("_callbacks", []).append(entry)
         if self._state != PENDING:
             with contextlib.suppress(ValueError):  # the thread that settled the future has taken it
                 self._callbacks.remove(entry)  # type: ignore[union-attr]
-                self._call_soon(*entry)
+                entry.schedule(self)
         elif self._get_hook is not None:
             task = loop.create_task(self._compute())
             self.__dict__.setdefault("_tasks", []).append(task)  # the loop alone would hold it weakly
@@ -86,7 +86,7 @@ class Future(Promise[T]):
     def remove_done_callback(self, callback: Callable[[Any], object]) -> int:
         """Forget a callback; return how many times it was there."""
         before = list(self._callbacks or ())
-        removed = [entry for entry in before if entry[0] == callback]
+        removed = [entry for entry in before if entry.function == callback]
         for entry in removed:
             with contextlib.suppress(ValueError):
                 self._callbacks.remove(entry)  # type: ignore[union-attr]

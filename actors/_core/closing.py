@@ -20,11 +20,15 @@ def close(mailbox: Mailbox) -> None:
     """Accept nothing more. Senders that wait for room get an error; asks and other messages stay."""
     with mailbox.lock:
         mailbox.closed, mailbox.bound = True, -1
-        senders, mailbox.waiting = mailbox.waiting, None
-        # Behind the others: their askers do not wait for room, but for an answer.
-        mailbox.normal.extend(envelope for envelope, _ in senders or () if envelope[1] is not None)
-    for _, room in senders or ():
-        room.try_fail(mailbox.cell.dead("not found"))
+        senders = mailbox.waiting
+        while senders:
+            envelope, room = senders[0]
+            room.try_fail(mailbox.cell.dead("not found"))
+            # Behind the others: their askers do not wait for room, but for an answer.
+            if envelope[1] is not None and not (mailbox.normal and mailbox.normal[-1] is envelope):
+                mailbox.normal.append(envelope)
+            del senders[0]  # the last: what Ctrl-C interrupts is begun again
+        mailbox.waiting = None
 
 
 def close_if_empty(mailbox: Mailbox) -> bool:

@@ -56,6 +56,7 @@ def _add_watcher(cell: Cell, watcher: Cell) -> bool:
 def tell_watchers(cell: Cell) -> None:
     """Tell the watchers that this actor, whose state is STOPPED now, has stopped for good."""
     with cell.mailbox.lock:
-        watchers, cell.watchers = cell.watchers, None
-    for watcher in watchers or ():
+        watchers = tuple(cell.watchers or ())
+    for watcher in watchers:  # who gets it twice ignores the second
         watcher.send_behind(Terminated(cell.ref, cell.error))
+    cell.watchers = None

@@ -18,7 +18,7 @@ from pykka import ActorDeadError
 
 from actors._core.begun import task_of
 from actors._core.context import building, current
-from actors._core.interruption import as_failure
+from actors._core.interruption import as_failure, interrupted
 from actors._errors import ActorError
 from actors._events import ActorStarted
 from actors._future import Future
@@ -109,21 +109,39 @@ def begin(cell: Cell, before: BaseException | None = None) -> None:
     if cell.state not in (NEW, RESTARTING):
         return
     cell.state = STARTING
-    # A cell made in another thread may have missed a change of the instruments.
-    cell.hooks = cell.mailbox.hooks = cell.system.hooks_in_use
-    early, cell.early = cell.early, None
-    if early is not None:
-        cell.fail(*early)
-    elif before is None and cell.actor_class.on_start is pykka.Actor.on_start:
-        _start_ended(cell, "on_start", None)
-    else:
-        cell.loop.call_soon(_start, cell, before, context=cell.context)
+    try:
+        # A cell made in another thread may have missed a change of the instruments.
+        cell.hooks = cell.mailbox.hooks = cell.system.hooks_in_use
+        early, cell.early = cell.early, None
+        if early is not None:
+            cell.fail(*early)
+        elif before is None and cell.actor_class.on_start is pykka.Actor.on_start:
+            _start_ended(cell, "on_start", None)
+        else:
+            cell.loop.call_soon(_start, cell, before, context=cell.context)
+    except (KeyboardInterrupt, SystemExit) as error:
+        _struck(cell, error)
+        raise
 
 
 def _start(cell: Cell, before: BaseException | None) -> None:
-    if cell.state is STARTING:
+    if cell.state is not STARTING:
+        return
+    try:
         cell.task = task_of(cell.loop, _run_start_hooks(cell, before), cell.context)
         cell.task.add_done_callback(lambda task: _start_task_ended(cell, task), context=cell.context)
+    except (KeyboardInterrupt, SystemExit) as error:
+        _struck(cell, error)
+        raise
+
+
+def _struck(cell: Cell, error: BaseException) -> None:
+    """Ctrl-C has hit the start itself: the start has failed, or the actor runs and has to be woken."""
+    if cell.state is STARTING:
+        cell.fail(interrupted(cell, error), "on_start")
+    elif cell.state is RUNNING:
+        _tell_waiters(cell)
+        cell.wake()
 
 
 async def _run_start_hooks(cell: Cell, before: BaseException | None) -> None:
@@ -138,14 +156,22 @@ async def _run_start_hooks(cell: Cell, before: BaseException | None) -> None:
     except BaseException as failure:
         error = failure
     if cell.task is task:
-        cell.task = None
-        _start_ended(cell, hook, error)
+        try:
+            cell.task = None
+            _start_ended(cell, hook, error)
+        except (KeyboardInterrupt, SystemExit) as strike:
+            _struck(cell, strike)
+            raise
 
 
 def _start_task_ended(cell: Cell, task: asyncio.Task[None]) -> None:
     if cell.task is task:  # cancelled before its first step
-        cell.task = None
-        _start_ended(cell, "on_start", asyncio.CancelledError())
+        try:
+            cell.task = None
+            _start_ended(cell, "on_start", asyncio.CancelledError())
+        except (KeyboardInterrupt, SystemExit) as strike:
+            _struck(cell, strike)
+            raise
 
 
 def _start_ended(cell: Cell, hook: str, error: BaseException | None) -> None:
@@ -162,13 +188,17 @@ def _running(cell: Cell) -> None:
     if cell.state is not STARTING:
         return
     cell.resume()
-    waiters, cell.start_waiters = cell.start_waiters, None
-    for future in waiters or ():
-        future.try_set(cell.ref)
+    _tell_waiters(cell)
     events = cell.system.events
     if events.wants(ActorStarted):
         events.publish(ActorStarted(cell.path, cell.actor_class.__name__, cell.restarts))
     cell.wake()
+
+
+def _tell_waiters(cell: Cell) -> None:
+    for future in cell.start_waiters or ():
+        future.try_set(cell.ref)
+    cell.start_waiters = None
 
 
 async def started(cell: Cell) -> ActorRef[Any]:

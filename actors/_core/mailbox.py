@@ -313,17 +313,19 @@ class Mailbox:
         """Take the next message; None if the mailbox is empty. Never blocks."""
         if self.rare:
             self.rare = False
-            envelope = None
-            urgent = self._system or self._priority
-            if not urgent or self.urgent >= URGENT_IN_A_ROW:
-                envelope = self._take_other()
-            if urgent and envelope is None:
-                self.urgent += 1
-                envelope = urgent.popleft()
-            else:
-                self.urgent = 0
-            if self._system or self._priority or self._unstashed or self.waiting:
-                self.rare = True
+            try:
+                envelope = None
+                urgent = self._system or self._priority
+                if not urgent or self.urgent >= URGENT_IN_A_ROW:
+                    envelope = self._take_other()
+                if urgent and envelope is None:
+                    self.urgent += 1
+                    envelope = urgent.popleft()
+                else:
+                    self.urgent = 0
+            finally:  # also after Ctrl-C
+                if self._system or self._priority or self._unstashed or self.waiting:
+                    self.rare = True
             return envelope
         return self.normal.popleft() if self.normal else None
 
@@ -345,20 +347,25 @@ class Mailbox:
         self._unstashed.extendleft(reversed(envelopes))
         self.rare = True
 
-    def take_unstashed(self) -> list[Envelope]:
-        """Take the messages that the actor had put aside."""
-        with self.lock:
-            left, self._unstashed = list(self._unstashed or ()), None
-        return left
+    def take_unstashed(self) -> Iterator[Envelope]:
+        """Take the messages that the actor had put aside, as :meth:`drain` does."""
+        return self._take_all(self._unstashed)
 
-    def drain(self) -> list[Envelope]:
-        """Take all messages, in order."""
-        with self.lock:
-            left = [each for lane in (self._system, self._priority, self._unstashed) for each in lane or ()]
-            self._system = self._priority = self._unstashed = None
-            while self.normal:  # one by one: nothing that a thread adds meanwhile is lost
-                left.append(self.normal.popleft())
-        return left
+    def drain(self) -> Iterator[Envelope]:
+        """Take all messages, in order; each one when the next is asked for: what Ctrl-C interrupts loses none."""
+        for lane in (self._system, self._priority, self._unstashed, self.normal):
+            yield from self._take_all(lane)
+
+    def _take_all(self, lane: deque[Envelope] | None) -> Iterator[Envelope]:
+        while lane:
+            try:
+                envelope = lane[0]
+            except IndexError:  # a thread has taken its message back
+                continue
+            yield envelope
+            with self.lock:
+                if lane and lane[0] is envelope:
+                    del lane[0]
 
     # -- overflow -------------------------------------------------------------------------------
 

@@ -32,10 +32,38 @@ T = TypeVar("T")
 Waiter: TypeAlias = "tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]"
 """An awaiter of a future: its loop, and the asyncio future to wake it by."""
 
-Callback: TypeAlias = "tuple[Callable[[Any], object], asyncio.AbstractEventLoop, contextvars.Context | None]"
-"""What to call when a future is done, on which loop, in which context."""
-
 PENDING, VALUE, ERROR, CANCELLED = range(4)
+
+
+class Callback:
+    """A function to call when a future is done: once, though Ctrl-C may have it scheduled twice.
+
+    Args:
+        function: what to call with the future.
+        loop: where.
+        context: in which context; None takes that of whoever settles the future.
+    """
+
+    __slots__ = ("_context", "_left", "_loop", "function")
+
+    def __init__(
+        self,
+        function: Callable[[Any], object],
+        loop: asyncio.AbstractEventLoop,
+        context: contextvars.Context | None,
+    ) -> None:
+        self.function, self._loop, self._context = function, loop, context
+        self._left = True
+
+    def schedule(self, future: Promise[Any]) -> None:
+        """Have it called in the loop's next turn."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._call, future, context=self._context)
+
+    def _call(self, future: Promise[Any]) -> None:
+        if self._left:
+            self._left = False
+            self.function(future)
 
 
 class Promise(pykka.Future[T]):
@@ -143,6 +171,7 @@ class Promise(pykka.Future[T]):
         except BaseException:  # Ctrl-C: nobody else can settle it, and who waits has to hear
             if self.__dict__.get("_claim") is claim:
                 self._value, self._state = value, state
+                self.target = None
                 self._tell()
             raise
         return True
@@ -185,10 +214,12 @@ class Promise(pykka.Future[T]):
                 expiry[1].call_soon_threadsafe(expiry[0].cancel)
         while self._callbacks:
             try:
-                callback = self._callbacks.pop(0)
+                callback = self._callbacks[0]
             except IndexError:
                 break
-            self._call_soon(*callback)
+            callback.schedule(self)
+            with contextlib.suppress(ValueError):
+                self._callbacks.remove(callback)
 
     def _release_blocked(self) -> None:
         while self._blocked:
@@ -200,15 +231,6 @@ class Promise(pykka.Future[T]):
                 lock.release()
             with contextlib.suppress(ValueError):
                 self._blocked.remove(lock)
-
-    def _call_soon(
-        self,
-        callback: Callable[[Any], object],
-        loop: asyncio.AbstractEventLoop,
-        context: contextvars.Context | None,
-    ) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(callback, self, context=context)
 
     def _outcome(self) -> T:
         if self._state == VALUE:

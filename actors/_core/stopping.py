@@ -72,8 +72,8 @@ def note(cell: Cell, reply: StopReply) -> bool:
 
 def settle(cell: Cell) -> None:
     """Answer all requests: the actor has stopped."""
-    replies, cell.stop_replies = cell.stop_replies, None
-    for each in tuple(replies or ()):
+    for each in tuple(cell.stop_replies or ()):
         reply = each()
         if reply is not None:
             reply.try_set(True)
+    cell.stop_replies = None

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from actors._core.crash_reports import report
@@ -51,43 +50,51 @@ def fail(cell: Cell, error: BaseException, where: str, *, resumable: bool = Fals
         else:
             report(cell, error, where)
         return
-    policy = cell.supervision
-    if not isinstance(error, Exception) and policy is STOP_ON_FAILURE:
-        _exit(cell, error)
-        return
-    directive = _decide(cell, error)
-    if directive is Directive.RESUME:
-        if resumable:
+    work: Any = None
+    directive: Directive | None = None
+    restart: Restart | None = None
+    try:
+        policy = cell.supervision
+        if not isinstance(error, Exception) and policy is STOP_ON_FAILURE:
+            _exit(cell, error)
+            return
+        directive = _decide(cell, error)
+        if directive is Directive.RESUME and resumable:
             report(cell, error, where, directive.value)
             cell.failed_message = None
             return
-        directive = Directive.RESTART
-    history = _history_of(cell)
-    if directive is Directive.RESTART:
-        failures = history.record(cell.loop.time(), policy)
-        if history.exceeded(policy):
-            directive = Directive.ESCALATE
-    else:  # no restart: it does not use up the siblings' allowance
-        failures = history.count(cell.loop.time(), policy) + 1
-    report(cell, error, where, directive.value, failures)
-    work: Any = None
-    broken: Callable[[BaseException], None] = functools.partial(break_off, cell, "on_failure")
-    try:  # from the first change of the state on
+        history = _history_of(cell)
+        if directive in (Directive.RESUME, Directive.RESTART):
+            directive = Directive.RESTART
+            failures = history.record(cell.loop.time(), policy)
+            if history.exceeded(policy):
+                directive = Directive.ESCALATE
+        else:  # no restart: it does not use up the siblings' allowance
+            failures = history.count(cell.loop.time(), policy) + 1
+        report(cell, error, where, directive.value, failures)
         if directive is Directive.RESTART:
             pause = policy.backoff.delay(history.in_a_row, cell.system.rng)
             restart = Restart(cell, error, pause, failures)
             work, broken = restart.run(), restart.break_off
         else:
+            broken = functools.partial(break_off, cell, "on_failure")
             handler = suspend(cell, STOPPING)
             cell.error = error  # who waits for the start, or asks, from now on hears why
             work = _give_up(cell, handler, error, failures, escalate=directive is Directive.ESCALATE)
         Procedure(work, cell.loop, cell.context, broken)
     except (KeyboardInterrupt, SystemExit) as interrupt:
+        if (resumable and directive is Directive.RESUME) or (
+            directive is None and cell.state not in (STARTING, RUNNING)
+        ):
+            raise  # it goes on, or stops already
         if work is not None:
             work.close()  # its procedure, which may be there already, does nothing then
         if directive is not Directive.RESTART:
             cell.error = error
-        broken(interrupt)
+        if restart is not None:
+            restart.break_off(interrupt)
+        else:
+            break_off(cell, "on_failure", interrupt)
         raise
 
 

@@ -215,9 +215,9 @@ async def stop_children(cell: Cell) -> None:
 
 def _end_tasks(cell: Cell) -> None:
     cell.clear_timers()
-    tasks, cell.tasks = cell.tasks, None
-    for task in tasks or ():
+    for task in tuple(cell.tasks or ()):
         task.cancel()
+    cell.tasks = None
 
 
 def _release(cell: Cell) -> None:
@@ -225,9 +225,9 @@ def _release(cell: Cell) -> None:
     _end_tasks(cell)
     if cell.watching:
         unwatch_all(cell)
-    owed, cell.owed = cell.owed, None
-    for reply in owed or ():
+    for reply in tuple(cell.owed or ()):
         reply.try_fail(cell.dead("stopped before it answered", NoAnswer))
+    cell.owed = None
 
 
 # -- the end of the actor -----------------------------------------------------------------------

@@ -124,7 +124,10 @@ def let_in(mailbox: Mailbox) -> None:
     """
     with mailbox.lock:
         while mailbox.waiting and len(mailbox.normal) < mailbox.capacity:
-            envelope, room = mailbox.waiting.popleft()
+            entry = envelope, room = mailbox.waiting[0]
             reply = envelope[1]
             if (reply is None or not reply.done()) and room.try_set(None):
                 mailbox.normal.append(envelope)
+            # The last: the sender of an entry that Ctrl-C takes along would wait for ever.
+            if mailbox.waiting[0] is entry:  # else a signal handler has tidied up the queue
+                del mailbox.waiting[0]

@@ -14,7 +14,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias, cast
 
-from actors._core.interruption import of_program
+from actors._core.interruption import failed_itself, of_program
 from actors._errors import ActorError
 
 HEADER = struct.Struct("<BQIQ")
@@ -127,8 +127,9 @@ def decode(frame: Frame, what: str) -> Any:
     except MemoryError:
         raise
     except BaseException as error:  # also SystemExit, which must not end the reader of the stream
-        if of_program(error):
-            raise
+        failed_itself(
+            error
+        )  # Ctrl-C, which comes at the end of a large value, leaves the loop in its next turn
         raise NotPicklable(f"{what} cannot be unpickled: {type(error).__name__}: {error}") from error
 
 
@@ -178,24 +179,26 @@ class FrameReader(asyncio.BufferedProtocol):
 
     def _parse(self) -> None:
         at = 0
-        while self._large is None and self._filled - at >= HEADER.size:
-            kind, call, buffers, length = HEADER.unpack_from(self._scratch, at)
-            if length > self._limit or buffers > MAX_BUFFERS:
-                assert self.transport is not None
-                self.transport.abort()
-                return
-            here = min(length, self._filled - at - HEADER.size)
-            if here < length and HEADER.size + length <= SCRATCH:
-                break  # a small one: the rest of it fits behind what is here
-            begin = at + HEADER.size
-            body = memoryview(bytearray(length))
-            body[:here] = self._scratch[begin : begin + here]
-            at = begin + here
-            if here == length:
-                self._on_frame(Frame(kind, call, buffers, body))
-            else:
-                self._large, self._read = ((kind, call, buffers), body), here
-        left = self._filled - at
-        if at and left:
-            self._scratch[:left] = bytes(self._scratch[at : self._filled])
-        self._filled = left
+        try:
+            while self._large is None and self._filled - at >= HEADER.size:
+                kind, call, buffers, length = HEADER.unpack_from(self._scratch, at)
+                if length > self._limit or buffers > MAX_BUFFERS:
+                    assert self.transport is not None
+                    self.transport.abort()
+                    return
+                here = min(length, self._filled - at - HEADER.size)
+                if here < length and HEADER.size + length <= SCRATCH:
+                    break  # a small one: the rest of it fits behind what is here
+                begin = at + HEADER.size
+                body = memoryview(bytearray(length))
+                body[:here] = self._scratch[begin : begin + here]
+                at = begin + here
+                if here == length:
+                    self._on_frame(Frame(kind, call, buffers, body))
+                else:
+                    self._large, self._read = ((kind, call, buffers), body), here
+        finally:  # Ctrl-C in the handling of a frame: no frame is read twice
+            left = self._filled - at
+            if at and left:
+                self._scratch[:left] = bytes(self._scratch[at : self._filled])
+            self._filled = left

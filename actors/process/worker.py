@@ -282,7 +282,7 @@ class WorkerProcess:
     def _answered(self, frame: Frame) -> None:
         if frame.call and frame.call not in self._calls:
             return  # its asker has given up
-        answer = self._calls.pop(frame.call) if frame.call else self.ready
+        answer = self._calls[frame.call] if frame.call else self.ready
         value, error = None, None
         try:
             if frame.kind == Kind.DONE:
@@ -291,6 +291,9 @@ class WorkerProcess:
                 error = self._error_of(frame)
         except NotPicklable as failure:
             error = failure
+        self._calls.pop(
+            frame.call, None
+        )  # not before: without memory the process is given up, with the calls that are here
         if isinstance(answer, (asyncio.Future, Future)):
             self._settle(answer, value, error)
             return

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
 from typing import Any
 
-CALLBACKS = {"Turns._run", "Procedure._step"}
+CALLBACKS = {"Turns._run", "Procedure._step", "_start", "_start_task_ended"}
 """Functions that the loop calls."""
 
 LOOKS = ("CALL", "RESUME", "JUMP_BACKWARD", "POP_JUMP_BACKWARD")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
 from typing import Any
 
@@ -10,6 +11,7 @@ from hypothesis import given, strategies as st
 
 from actors import NotPicklable
 from actors.process.frames import HEADER, SCRATCH, Frame, FrameReader, Kind, decode, encode
+from actors.process.worker import WorkerProcess
 from tests.unit.actors.process.kinds import Unloadable
 
 LIMIT = 1 << 24
@@ -108,3 +110,87 @@ def test_what_cannot_be_read_is_named() -> None:
     frames, _ = read(wire(Kind.CALL, 3, Unloadable()), [])
     with pytest.raises(NotPicklable, match="the reply cannot be unpickled: ValueError: not today"):
         decode(frames[0], "the reply")
+
+
+def test_a_frame_is_read_once_though_ctrl_c_hits_its_handling() -> None:
+    seen: list[int] = []
+
+    def struck(frame: Frame) -> None:
+        seen.append(frame.call)
+        if frame.call == 2:
+            raise KeyboardInterrupt
+
+    reader = FrameReader(struck, lambda: None, LIMIT)
+    feed(reader, b"".join(wire(Kind.DONE, call, "reply") for call in (1, 2, 3)), KeyboardInterrupt)
+    feed(reader, wire(Kind.DONE, 4, "reply"))
+    assert seen == [1, 2, 3, 4]
+
+
+class Raises:
+    """Raises an error when it is unpickled."""
+
+    def __init__(self, error: type[BaseException]) -> None:
+        self.error = error
+
+    def __reduce__(self) -> Any:
+        return raise_error, (self.error,)
+
+
+def raise_error(error: type[BaseException]) -> None:
+    raise error
+
+
+def feed(reader: FrameReader, data: bytes, error: type[BaseException] | None = None) -> None:
+    reader.get_buffer(-1)[: len(data)] = data
+    if error is None:
+        reader.buffer_updated(len(data))
+        return
+    with pytest.raises(error):
+        reader.buffer_updated(len(data))
+
+
+def half() -> tuple[WorkerProcess, FrameReader]:
+    """The parent's half of a process actor that has made two calls."""
+    nothing: Any = None
+    loop = asyncio.get_running_loop()
+    worker = WorkerProcess(
+        loop, "/a", LIMIT, on_taken=nothing, on_failed=nothing, on_died=nothing, on_leave=nothing
+    )
+    worker._calls.update({1: loop.create_future(), 2: loop.create_future()})
+    return worker, FrameReader(worker._read, lambda: None, LIMIT)
+
+
+@pytest.mark.parametrize("kind", [Kind.DONE, Kind.FAILED])
+def test_a_call_whose_answer_ctrl_c_hits_is_answered_and_so_is_the_next_one(kind: Kind) -> None:
+    loop = asyncio.new_event_loop()
+    made: list[Any] = []
+
+    async def begin() -> None:
+        worker, reader = half()
+        made.extend(worker._calls.values())
+        data = wire(kind, 1, Raises(KeyboardInterrupt)) + wire(Kind.DONE, 2, "next")
+        loop.call_soon(feed, reader, data)
+        await asyncio.wait(made, timeout=5)
+        await asyncio.sleep(0)
+
+    async def end() -> None:
+        first, second = made
+        assert first.done() and second.done(), "a call waits for ever"
+        with pytest.raises(NotPicklable, match="KeyboardInterrupt"):
+            await first
+        assert await second == "next"
+
+    try:
+        begun = loop.create_task(begin())
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_forever()
+        loop.run_until_complete(begun)
+        loop.run_until_complete(end())
+    finally:
+        loop.close()
+
+
+async def test_a_call_whose_answer_finds_no_memory_ends_with_its_process() -> None:
+    worker, reader = half()
+    feed(reader, wire(Kind.DONE, 1, Raises(MemoryError)), MemoryError)
+    assert 1 in worker._calls, "the end of the process would not answer it"
