@@ -47,12 +47,13 @@ class ActorFaults:
 
     async def crash_producer(self, planned: Planned) -> str:
         """The producer of a topic."""
-        topic = ("single", "bulk")[planned.dice < 0.5]
+        topic = ("single", "bulk", "recreated", "chosen")[int(planned.dice * 4)]
         return await self._crash(planned, f"/service/main/{topic}.producer")
 
     async def crash_instance(self, planned: Planned) -> str:
         """A consumer instance."""
-        return await self._crash(planned, "/service/main/instances/g-instances.*")
+        group = ("g-instances", "g-chosen")[planned.dice < 0.5]
+        return await self._crash(planned, f"/service/main/instances/{group}.*")
 
     async def crash_instances(self, planned: Planned) -> str:
         """The registry of the consumer instances."""

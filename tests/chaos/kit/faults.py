@@ -16,6 +16,7 @@ from tests.chaos.kit.daemons import Daemon
 from tests.chaos.kit.kinds import KINDS
 from tests.chaos.kit.links import Link
 from tests.chaos.kit.record import Recorder
+from tests.chaos.kit.remade_faults import RemadeFaults
 from tests.chaos.kit.schedule import Planned
 from tests.chaos.kit.topic_faults import TopicFaults
 
@@ -54,7 +55,13 @@ class Faults:
         # The schedule keeps these apart, but a fault may take longer than it is planned to.
         self._locks: dict[object, asyncio.Lock] = {"broker": asyncio.Lock()}
         self._locks |= {daemon.number: asyncio.Lock() for daemon in daemons}
-        for part in (self, TopicFaults(brokers, clients, records), ActorFaults(daemons, clients)):
+        parts = (
+            self,
+            TopicFaults(brokers, clients, records),
+            RemadeFaults(brokers, clients, records),
+            ActorFaults(daemons, clients),
+        )
+        for part in parts:
             for kind in KINDS:
                 act = getattr(part, kind.replace("-", "_"), None)
                 if act is not None:
@@ -289,6 +296,20 @@ class Faults:
     async def hold_brokers(self, planned: Planned) -> str:
         """Forward nothing between a daemon and all brokers, and ZooKeeper."""
         return await self._broken(self._brokers.beyond(planned.daemon), planned.seconds, "hold")
+
+    async def silent_coordinator(self, planned: Planned) -> str:
+        """Forward nothing between a daemon and the coordinator of an instance that begins again."""
+        node = await asyncio.to_thread(self._brokers.coordinator, "g-chosen")
+        if node <= 0:
+            return "missed: no coordinator"
+        link = self._brokers.links[planned.daemon, node]
+        link.hold()
+        try:
+            crashed = await self._daemon(planned).crash("/service/main/instances/g-chosen.*")
+            await asyncio.sleep(planned.seconds)
+        finally:
+            link.heal()
+        return f"{link.name} for {planned.seconds} s, {crashed}"
 
     async def slow_brokers(self, planned: Planned) -> str:
         """Slow the connections of a daemon with all brokers down."""

@@ -17,6 +17,7 @@ import msgspec
 from tests.chaos.kit.clients import PAUSE, Clients
 from tests.chaos.kit.consumers import name_of
 from tests.chaos.kit.plan import DAEMONS, Group, Topic
+from tests.chaos.kit.producers import LOOK, partitions_of
 
 V2 = "application/vnd.kafka.v2+json"
 BINARY = "application/vnd.kafka.binary.v2+json"
@@ -43,7 +44,9 @@ class InstanceReader:
             if not self._base and not await self._create():
                 await asyncio.sleep(5 * PAUSE)
                 continue
-            await self._read()
+            await self._before_read()
+            if self._base:
+                await self._read()
             await self._bury()
         if self._base:
             await self._clients.call("DELETE", self._base)
@@ -56,11 +59,22 @@ class InstanceReader:
         if await self._post(url, options) != 200:
             self._orphans.append(base)
             return False
-        if await self._post(f"{base}/subscription", {"topics": [self._topic]}) not in (200, 204):
+        if not await self._begin(base):
             self._orphans.append(base)
             return False
         self._clients.records.event("instance made", group=self._group, name=name, d=self._daemon)
         self._base = base
+        return True
+
+    async def _begin(self, base: str) -> bool:
+        """Let a new instance consume; return whether it does."""
+        return await self._post(f"{base}/subscription", {"topics": [self._topic]}) in (200, 204)
+
+    async def _before_read(self) -> None:
+        """Do what is due before the next read."""
+
+    def _must_give_up(self, status: int) -> bool:
+        """Whether an instance that answered a read with a failure is left: members of a group do it at once."""
         return True
 
     async def _post(self, url: str, document: Any) -> int:
@@ -77,7 +91,8 @@ class InstanceReader:
             text = f"{status}: {body.decode(errors='replace')[:200]}"
             result = "unknown" if status == 0 else "refused"
             self._clients.records.write("polls", t0=t0, t1=t1, **self._about, result=result, text=text)
-            self._give_up(text)
+            if self._must_give_up(status):
+                self._give_up(text)
             await asyncio.sleep(PAUSE)
             return
         found = msgspec.json.decode(body)
@@ -130,11 +145,60 @@ class InstanceReader:
                 self._orphans.remove(base)
 
 
+class ChosenReader(InstanceReader):
+    """One client whose instance has chosen partitions: each third one, and another third for each daemon.
+
+    It keeps its instance also when reads fail, and chooses again when its share has more partitions than before, but only
+    now and then when it has fewer: reading on without those that are gone is the instance's affair.
+    """
+
+    def __init__(self, clients: Clients, topic: Topic, group: Group, daemon: int, number: int) -> None:
+        super().__init__(clients, topic, group, daemon, number)
+        self._rng = clients.rng(self._name)
+        self._share: list[int] = []
+        """Of the partitions that the topic had at the last look."""
+        self._next_look = 0.0
+
+    async def _look(self) -> list[int]:
+        self._next_look = time.monotonic() + LOOK
+        found = await partitions_of(self._clients, self._daemon, self._topic)
+        return sorted(number for number in found if number % DAEMONS == self._daemon - 1)
+
+    async def _begin(self, base: str) -> bool:
+        share = await self._look()
+        return bool(share) and await self._choose(base, share) in (200, 204)
+
+    async def _choose(self, base: str, share: list[int]) -> int:
+        wanted = [{"topic": self._topic, "partition": number} for number in share]
+        status = await self._post(f"{base}/assignments", {"partitions": wanted})
+        if status in (200, 204):
+            self._share = share
+            self._clients.records.event(
+                "partitions chosen", group=self._group, d=self._daemon, partitions=share
+            )
+        return status
+
+    async def _before_read(self) -> None:
+        if time.monotonic() < self._next_look:
+            return
+        share = await self._look()
+        if not share or share == self._share:
+            return
+        if set(share) < set(self._share) and self._rng.random() < 0.5:
+            self._share = share  # the instance has partitions that are gone
+        elif await self._choose(self._base, share) == 0:
+            self._give_up("an assignment with an unknown outcome")
+
+    def _must_give_up(self, status: int) -> bool:
+        return status in (0, 404)
+
+
 def start(clients: Clients, topic: Topic, group: Group) -> None:
     """Start the clients of a group, so many for each daemon."""
+    reader = ChosenReader if group.chosen else InstanceReader
     for daemon in range(1, DAEMONS + 1):
         for number in range(group.readers):
-            clients.run(InstanceReader(clients, topic, group, daemon, number).run())
+            clients.run(reader(clients, topic, group, daemon, number).run())
 
 
 __all__ = ["start"]

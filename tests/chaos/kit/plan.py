@@ -15,6 +15,9 @@ SESSION_TIMEOUT = 6.0
 COMMIT_INTERVAL = 0.5
 IDLE_INSTANCE = 10.0
 
+PARTITIONERS = ("hash", "random", "roundrobin")
+"""``producer.partitioner`` of the daemons: each has another one."""
+
 MEMBERSHIPS = ("kafka", "kafka-next", "zookeeper")
 """Values of ``consumer.membership``."""
 
@@ -28,12 +31,14 @@ class Group:
         mode: ``ack`` (clients acknowledge), ``auto`` (auto-ack) or ``instance`` (consumer instances).
         api: ``grpc``, ``rest`` or ``restv2``.
         readers: clients for each daemon.
+        chosen: whether its consumer instances choose their partitions, and are no members of the group.
     """
 
     name: str
     mode: str
     api: str
     readers: int = 2
+    chosen: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,8 @@ class Topic:
         groups: who reads it.
         singles: messages a second, one in a request, half over gRPC and half over REST.
         batched: messages a second in batches over the REST v2 API.
+        accepted: messages a second, one in an asynchronous request, half over gRPC and half over REST.
+        asked: messages a second that ask for a partition, over the REST v2 API.
         replicas: of each partition.
         config: the topic's settings.
         odd: whether a plain producer adds odd records and transactions.
@@ -56,6 +63,8 @@ class Topic:
     groups: tuple[Group, ...]
     singles: float = 0.0
     batched: float = 0.0
+    accepted: float = 0.0
+    asked: float = 0.0
     replicas: int = 3
     config: dict[str, str] = field(default_factory=dict)
     odd: bool = False
@@ -106,11 +115,25 @@ def topics(rate: float) -> tuple[Topic, ...]:
     few = single / 4
     return (
         Topic("single", 6, (Group("g-grpc", "ack", "grpc"), Group("g-rest", "ack", "rest")), singles=single),
-        Topic("bulk", 6, (Group("g-instances", "instance", "restv2"),), batched=rate - single - 8 * few),
+        Topic("bulk", 6, (Group("g-instances", "instance", "restv2"),), batched=rate - single - 12 * few),
         Topic("automatic", 3, (Group("g-auto", "auto", "grpc", 1),), singles=few),
         Topic("lone", 3, (Group("g-lone", "ack", "grpc", 1),), singles=few, replicas=1),
         Topic("grown", 2, (Group("g-grown", "ack", "grpc", 1),), singles=few),
-        Topic("recreated", 3, (Group("g-recreated", "ack", "grpc", 1),), singles=few),
+        Topic(
+            "recreated",
+            8,
+            (Group("g-recreated", "ack", "grpc", 1), Group("g-remade", "instance", "restv2", 1)),
+            singles=few,
+            accepted=few,
+        ),
+        Topic(
+            "chosen",
+            6,
+            (Group("g-chosen", "instance", "restv2", 1, chosen=True),),
+            singles=few,
+            accepted=few,
+            asked=few,
+        ),
         Topic("trimmed", 2, (Group("g-trimmed", "ack", "grpc", 1),), singles=few),
         Topic(
             "compacted",
@@ -167,7 +190,12 @@ def configuration(
                 "client_id": f"d{daemon}",
                 "kafka": {"seed_peers": [f"127.0.0.1:{port}" for port in seeds]},
                 "zoo_keeper": {"seed_peers": [f"127.0.0.1:{zookeeper}"], "session_timeout": session},
-                "producer": {"timeout": "5s", "retry_backoff": "5s", "retry_max": 3},
+                "producer": {
+                    "timeout": "5s",
+                    "retry_backoff": "5s",
+                    "retry_max": 3,
+                    "partitioner": PARTITIONERS[daemon - 1],
+                },
                 "consumer": {
                     "initial_offset": "oldest",
                     "membership": plan.membership,

@@ -8,11 +8,14 @@ a request is sent, ``t1`` after its answer came.
 | ``plan`` | the run: seed, topics, groups, timeouts |
 | ``produced`` | answered: ``topic``, ``ids``, ``at`` (a pair of partition and offset each), ``key`` of a single message |
 | ``unproduced`` | not answered with success: ``topic``, ``ids``, ``error``; they may be in Kafka all the same |
+| | both with ``asked`` if they were for one partition |
+| ``accepted`` | taken by an asynchronous request: ``topic``, ``d``, ``ids`` |
 | ``delivered`` | ``group``, ``topic``, ``d`` (daemon), ``reader``, ``records``: partition, offset and id of each |
 | ``acks`` | ``group``, ``topic``, ``d``, ``partition``, ``offset``, ``result`` (``ok``, ``sent``, ``unknown``, ``refused``) |
 | ``polls`` | a request that brought nothing: ``result`` is ``empty``, ``refused`` or ``unknown`` |
 | ``events`` | of readers, daemons and topics: ``what`` and what it concerns |
 | ``faults`` | ``kind``, ``target``, ``daemon`` (0 for all), ``t0``, ``t1`` (healed), ``note`` |
+| ``lives`` | a partition of a topic that is about to be deleted: as ``log``, with ``t``, when it began to be read |
 | ``log``, ``commits``, ``groups``, ``final`` | the final picture: see :mod:`tests.chaos.kit.snapshot` |
 """
 

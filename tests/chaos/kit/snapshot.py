@@ -2,6 +2,7 @@
 
 | file | a line is |
 |---|---|
+| ``lives`` | the same of a topic that is about to be deleted, with ``t``, when it began to be read |
 | ``log`` | a partition: ``topic``, ``partition``, ``low``, ``high``, and by record ``offsets``, ``ids``, ``times`` |
 | ``commits`` | a committed offset: ``t``, ``group``, ``topic``, ``partition``, ``offset``, ``metadata`` |
 | ``groups`` | a change of a group's members or assignment: ``t``, ``group`` |
@@ -14,23 +15,26 @@ written for this, from Kafka's schemas, and shares nothing with the product.
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
 
-from tests.chaos.kit.brokers import insisting
+from tests.chaos.kit.brokers import UNREACHABLE, insisting
 from tests.chaos.kit.consumers import name_of
 from tests.chaos.kit.record import Recorder
 
 OFFSETS = "__consumer_offsets"
 _OFFSET_KEYS = (0, 1)
+LIFE_WITHIN = 10.0
+"""Seconds in which a topic must be read before it is deleted."""
 WAIT = 0.1
 """Seconds to wait for more records of a batch, and at the end."""
 
 
 def read_partitions(
-    bootstrap: str, partitions: Iterable[tuple[str, int]]
+    bootstrap: str, partitions: Iterable[tuple[str, int]], within: float | None = None
 ) -> tuple[dict[tuple[str, int], tuple[int, int]], Iterator[Message]]:
     """Read all that partitions hold, without aborted transactions.
 
@@ -39,6 +43,7 @@ def read_partitions(
     Args:
         bootstrap: brokers.
         partitions: names of topics and numbers of partitions.
+        within: seconds, after which it raises TimeoutError, and no look-up is tried again; None to insist.
 
     Returns:
         The first and the next offset of each, and the records, of each partition in their order.
@@ -54,14 +59,18 @@ def read_partitions(
             "auto.offset.reset": "earliest",
         }
     )
-    watermarks = insisting(consumer.get_watermark_offsets)
-    bounds = {each: watermarks(TopicPartition(*each), timeout=30) for each in partitions}
+    look = consumer.get_watermark_offsets
+    watermarks = insisting(look) if within is None else look
+    deadline = time.monotonic() + (1e9 if within is None else within)
+    bounds = {each: watermarks(TopicPartition(*each), timeout=within or 30) for each in partitions}
 
     def records() -> Iterator[Message]:
         consumer.assign([TopicPartition(*each, OFFSET_BEGINNING) for each in bounds])
         left = set(bounds)
         try:
             while left:
+                if time.monotonic() > deadline:
+                    raise TimeoutError(f"not read in time: {left}")
                 for message in consumer.consume(5000, WAIT):
                     if message.error() is None:
                         yield message
@@ -79,12 +88,7 @@ def read_partitions(
 def write_log(records: Recorder, bootstrap: str, partitions: Iterable[tuple[str, int]]) -> dict[Any, int]:
     """Write the contents of partitions down; return the offset after the last record of each."""
     bounds, messages = read_partitions(bootstrap, partitions)
-    found: dict[Any, tuple[list[int], list[str], list[float]]] = {each: ([], [], []) for each in bounds}
-    for message in messages:
-        offsets, ids, times = found[message.topic(), message.partition()]
-        offsets.append(message.offset())
-        ids.append(name_of(message.value() or b"", message.headers() or ()))
-        times.append(message.timestamp()[1] / 1000)
+    found = _contents(bounds, messages)
     # What expired while the others were read is gone from the beginning of its log.
     lows = _lows(bootstrap, bounds)
     ends: dict[Any, int] = {}
@@ -103,6 +107,44 @@ def write_log(records: Recorder, bootstrap: str, partitions: Iterable[tuple[str,
         )
         ends[topic, partition] = offsets[-1] + 1 if offsets else low
     return ends
+
+
+def _contents(
+    partitions: Iterable[tuple[str, int]], messages: Iterable[Message]
+) -> dict[Any, tuple[list[int], list[str], list[float]]]:
+    """Offsets, ids and times of the records of each partition."""
+    found: dict[Any, tuple[list[int], list[str], list[float]]] = {each: ([], [], []) for each in partitions}
+    for message in messages:
+        offsets, ids, times = found[message.topic(), message.partition()]
+        offsets.append(message.offset())
+        ids.append(name_of(message.value() or b"", message.headers() or ()))
+        times.append(message.timestamp()[1] / 1000)
+    return found
+
+
+def write_life(records: Recorder, bootstrap: str, topic: str, partitions: int) -> bool:
+    """Write down what a topic holds that is about to be deleted, unless another fault is in the way; return whether.
+
+    Args:
+        records: get it.
+        bootstrap: brokers.
+        topic: its name.
+        partitions: how many it has.
+    """
+    t = time.time()
+    try:
+        wanted = [(topic, number) for number in range(partitions)]
+        bounds, messages = read_partitions(bootstrap, wanted, LIFE_WITHIN)
+        found = _contents(bounds, messages)
+    except (*UNREACHABLE, RuntimeError, TimeoutError):
+        return False
+    if any(high > (found[each][0][-1] + 1 if found[each][0] else 0) for each, (_, high) in bounds.items()):
+        return False  # a new leader that does not show all yet
+    for (_, number), (low, high) in bounds.items():
+        offsets, ids, times = found[topic, number]
+        about = {"t": t, "topic": topic, "partition": number, "low": low, "high": high}
+        records.write("lives", **about, offsets=offsets, ids=ids, times=times)
+    return True
 
 
 def _lows(bootstrap: str, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
@@ -164,4 +206,4 @@ def _text(data: bytes, at: int) -> tuple[str, int]:
     return data[at : at + length].decode(errors="replace"), at + length
 
 
-__all__ = ["OFFSETS", "write_commits", "write_log"]
+__all__ = ["OFFSETS", "write_commits", "write_life", "write_log"]

@@ -1,10 +1,9 @@
-"""Faults of topics and groups: deleted, grown, trimmed, reset; clients that vanish; rebalance storms."""
+"""Faults of topics and groups: trimmed, reset, transactions; clients that vanish; rebalance storms."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -19,7 +18,6 @@ from tests.chaos.kit.instances import V2
 from tests.chaos.kit.record import Recorder
 from tests.chaos.kit.schedule import Planned
 
-MOST_PARTITIONS = 12
 EMPTY_AFTER = 15.0
 """Seconds after which a group without clients has certainly left: ``subscription_timeout``, and its drain."""
 EMPTY_WITHIN = 25.0
@@ -34,40 +32,6 @@ class TopicFaults:
         self._clients = clients
         self._records = records
         self._zookeeper = clients.plan.membership == "zookeeper"
-        self._topics = {topic.name: topic for topic in clients.plan.topics}
-
-    async def recreate_topic(self, planned: Planned) -> str:
-        """Delete a topic, and make it again with the same name."""
-        topic = self._topics["recreated"]
-        t0 = time.time()
-        await self._insist(lambda: self._brokers.delete(topic.name), "UNKNOWN_TOPIC_OR_PART")
-        self._records.event("topic deleted", topic=topic.name, t0=t0)
-        await asyncio.sleep(planned.seconds)
-        await self._insist(lambda: self._brokers.create(topic, topic.partitions), "")
-        self._records.event("topic made again", topic=topic.name)
-        return topic.name
-
-    async def _insist(self, act: Callable[[], None], done: str) -> None:
-        """Repeat what another fault, or a deletion that goes on, may refuse; ``done`` names the error that is fine."""
-        for attempt in range(40):
-            try:
-                await asyncio.to_thread(act)
-                return
-            except KafkaException as error:
-                if error.args[0].name() == done:
-                    return
-                if attempt == 39:
-                    raise
-                await asyncio.sleep(0.5)
-
-    async def grow_topic(self, planned: Planned) -> str:
-        """Add a partition."""
-        count = len(await asyncio.to_thread(self._brokers.partitions, "grown"))
-        if count >= MOST_PARTITIONS:
-            return f"missed: {count} partitions are enough"
-        await asyncio.to_thread(self._brokers.grow, "grown", count + 1)
-        self._records.event("topic grown", topic="grown", partitions=count + 1)
-        return f"grown to {count + 1}"
 
     async def delete_records(self, planned: Planned) -> str:
         """Delete records, some of which nobody has consumed yet."""
