@@ -14,7 +14,9 @@ from typing import Any
 from pixy.engine.consume.offers import OfferBook
 from pixy.engine.consume.partition_messages import Records
 from pixy.engine.consume.partition_owner import PartitionOwner
+from pixy.kafka import library_calls, producer, returned_messages
 from pixy.kafka.consumer import Commit
+from pixy.kafka.gated_sender import GatedSender
 from pixy.membership.kafka.session import KafkaSession
 
 EACH = 20
@@ -83,11 +85,19 @@ def stall() -> None:
     OfferBook.offerable = announcing  # type: ignore[method-assign]
 
 
+def stale_partitions() -> None:
+    """Go on with the partitions that a topic had at first: what was chosen for one that is gone is refused, or lost."""
+    for module in (library_calls, producer, returned_messages):
+        module.may_move = lambda *_: False  # type: ignore[attr-defined]
+    GatedSender.found = lambda *_: None  # type: ignore[method-assign]
+
+
 PLANTS: dict[str, Callable[[], None]] = {
     "loss": loss,
     "early-commit": early_commit,
     "reorder": reorder,
     "stall": stall,
+    "stale-partitions": stale_partitions,
 }
 
 __all__ = ["PLANTS"]

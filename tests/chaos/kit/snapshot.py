@@ -27,6 +27,7 @@ from tests.chaos.kit.record import Recorder
 
 OFFSETS = "__consumer_offsets"
 _OFFSET_KEYS = (0, 1)
+NO_HURRY = 1e9
 LIFE_WITHIN = 10.0
 """Seconds in which a topic must be read before it is deleted."""
 WAIT = 0.1
@@ -61,8 +62,12 @@ def read_partitions(
     )
     look = consumer.get_watermark_offsets
     watermarks = insisting(look) if within is None else look
-    deadline = time.monotonic() + (1e9 if within is None else within)
-    bounds = {each: watermarks(TopicPartition(*each), timeout=within or 30) for each in partitions}
+    deadline = time.monotonic() + (NO_HURRY if within is None else within)
+
+    def patience() -> float:
+        return max(0.1, min(30.0, deadline - time.monotonic()))
+
+    bounds = {each: watermarks(TopicPartition(*each), timeout=patience()) for each in partitions}
 
     def records() -> Iterator[Message]:
         consumer.assign([TopicPartition(*each, OFFSET_BEGINNING) for each in bounds])

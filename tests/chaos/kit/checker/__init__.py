@@ -7,6 +7,8 @@ It proves, or finds the contrary of:
 - **order**: within a partition, first deliveries follow the offsets;
 - **commits**: no offset was committed before everything below it had been acknowledged;
 - **progress**: no partition with messages was silent for longer than a bound;
+- **refusals**: no message was refused without a reason;
+- **placement**: messages went to the partition that they asked for, or that the hash of their key names;
 - **duplicates**: each repeated delivery has an event that explains it.
 """
 
@@ -14,7 +16,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.chaos.kit.checker import commits, duplicates, loss, order, progress
+from tests.chaos.kit.checker import commits, duplicates, loss, order, placement, progress
 from tests.chaos.kit.checker.evidence import Evidence
 from tests.chaos.kit.checker.outcome import Outcome
 
@@ -23,7 +25,7 @@ def check(folder: Path) -> Outcome:
     """Check the records in a folder."""
     evidence = Evidence(folder)
     outcome = Outcome(evidence)
-    for rule in (loss, order, commits, progress, duplicates):
+    for rule in (loss, order, commits, progress, placement, duplicates):
         rule.check(evidence, outcome)
     return outcome
 

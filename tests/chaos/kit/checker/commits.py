@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
+from typing import Any
 
 from tests.chaos.kit.checker.evidence import NEVER, Consumed, Evidence, GroupView
 from tests.chaos.kit.checker.outcome import Outcome
@@ -19,46 +20,59 @@ _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 def check(evidence: Evidence, outcome: Outcome) -> None:
     """Add each commit of something that nobody had acknowledged."""
-    remade = {name: max(evidence.times_of("topic made again", name), default=0.0) for name in evidence.topics}
-    overtaken = _overtaken(evidence, remade)
-    latest: dict[tuple[str, int], array[float]] = {}
-    wrong: dict[tuple[str, int], int] = defaultdict(int)
+    overtaken = _overtaken(evidence)
+    latest: dict[tuple[str, int, int], array[float]] = {}
+    wrong: dict[tuple[str, int, int], int] = defaultdict(int)
     for each in evidence.commits():
-        group = evidence.groups.get(each["group"])
-        if group is None or group.topic != each["topic"] or each["t"] < remade[group.topic]:
+        group = _group_of(evidence, each)
+        if group is None or each["t"] >= group.life.until:
             continue
         consumed = group.partitions.get(each["partition"])
         if consumed is None or each["offset"] < 0:
             continue
-        key = (group.name, each["partition"])
+        key = (group.name, each["partition"], group.life.number)
         if key not in latest:
             latest[key] = _latest(evidence, group, each["partition"], consumed)
         outcome.figures["commits"] += 1
         t = each["t"] + SLACK
         below = consumed.log.below(each["offset"])
         bad = below - 1 if below and latest[key][below - 1] > t else _bad_range(consumed, each, t)
-        if bad is not None and (*key, each["t"], each["offset"]) in overtaken:
+        if bad is not None and (*key[:2], each["t"], each["offset"]) in overtaken:
             outcome.figures["commits that a topic made again overtook, replaced since"] += 1
         elif bad is not None and not _was_reset(group, each):
             wrong[key] += 1
             if wrong[key] == 1:
                 _report(group, consumed, each, bad, outcome)
-    for (name, partition), count in wrong.items():
-        outcome.figures[f"commits too early of {name}/{partition}"] = count
+    for (name, partition, _), count in wrong.items():
+        outcome.figures[f"commits too early of {name}/{partition}"] += count
 
 
-def _overtaken(evidence: Evidence, remade: dict[str, float]) -> set[tuple[str, int, float, int]]:
+def _group_of(evidence: Evidence, commit: dict[str, Any]) -> GroupView | None:
+    """The group that made a commit, in the life that its topic had; None if it is none of ours."""
+    known = evidence.groups.get(commit["group"])
+    if known is None or known.topic != commit["topic"]:
+        return None
+    return evidence.view_at(known.name, commit["t"])
+
+
+def _overtaken(evidence: Evidence) -> set[tuple[str, int, float, int]]:
     """Commits that arrived just after their topic was made again, and that a lower one of the same group replaced."""
     found = set()
-    early: dict[tuple[str, int], list[tuple[float, int]]] = defaultdict(list)
+    early: dict[tuple[str, int, int], list[tuple[float, int]]] = defaultdict(list)
     for each in evidence.commits():
-        since = remade.get(each["topic"], 0.0)
-        if not since or not since <= each["t"] < since + _REPLACED + _OVERTAKEN or each["offset"] < 0:
+        group = _group_of(evidence, each)
+        since = 0.0 if group is None else group.life.since
+        if (
+            group is None
+            or not since
+            or not since <= each["t"] < since + _REPLACED + _OVERTAKEN
+            or each["offset"] < 0
+        ):
             continue
-        key = (each["group"], each["partition"])
+        key = (each["group"], each["partition"], group.life.number)
         for t, offset in early[key]:
             if each["offset"] < offset and each["t"] - t <= _REPLACED:
-                found.add((*key, t, offset))
+                found.add((*key[:2], t, offset))
         if each["t"] < since + _OVERTAKEN:
             early[key].append((each["t"], each["offset"]))
     return found

@@ -17,7 +17,7 @@ from tests.chaos.kit.checker.windows import LEAD
 
 def check(evidence: Evidence, outcome: Outcome) -> None:
     """Add each repetition without a reason, and count the others by reason."""
-    for group in evidence.groups.values():
+    for group in evidence.views:
         for partition, consumed in group.partitions.items():
             for index, deliveries in enumerate(consumed.deliveries):
                 if deliveries is None or len(deliveries) < 2:

@@ -6,15 +6,15 @@ from array import array
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.chaos.kit.checker.lives import NEVER, Life, PartitionLog, layouts_of, lives_of
 from tests.chaos.kit.checker.windows import Fault, Windows
 from tests.chaos.kit.plan import Plan
 from tests.chaos.kit.record import read
 
-NEVER = float("inf")
+_INSTANCES = ("instance made", "instance given up")
 
 
 class Delivery(NamedTuple):
@@ -24,25 +24,6 @@ class Delivery(NamedTuple):
     t1: float
     d: int
     reader: str
-
-
-@dataclass
-class PartitionLog:
-    """What a partition holds at the end. Records are named by their index in these lists."""
-
-    low: int
-    offsets: list[int]
-    ids: list[str]
-    times: list[float]
-
-    def index(self, offset: int) -> int | None:
-        """The index of the record at an offset; None if there is none."""
-        at = bisect_left(self.offsets, offset)
-        return at if at < len(self.offsets) and self.offsets[at] == offset else None
-
-    def below(self, offset: int) -> int:
-        """How many records have smaller offsets."""
-        return bisect_left(self.offsets, offset)
 
 
 class Consumed:
@@ -75,23 +56,24 @@ class Stray(NamedTuple):
 
 
 class GroupView:
-    """What one group did.
+    """What one group did in one life of its topic.
 
     Attributes:
+        life: of the topic.
         partitions: by number.
-        strays: deliveries that the log does not have.
+        strays: deliveries that no log has; these and what follows are common to all lives.
         unknown: requests for messages whose outcome their clients do not know: ``t0``, ``t1``, daemon.
-        rebalances: when members or assignments changed, ascending.
+        rebalances: when members, assignments or instances changed, ascending.
+        resets: offsets set from outside: time, partition, from, to.
     """
 
-    def __init__(self, name: str, topic: str, mode: str, logs: dict[tuple[str, int], PartitionLog]) -> None:
-        self.name, self.topic, self.mode = name, topic, mode
-        self.partitions = {number: Consumed(log) for (of, number), log in logs.items() if of == topic}
-        self.strays: list[Stray] = []
-        self.unknown: list[tuple[float, float, int]] = []
-        self.rebalances: list[float] = []
-        self.resets: list[tuple[float, int, int, int]] = []
-        """Offsets set from outside: time, partition, from, to."""
+    def __init__(self, name: str, topic: str, mode: str, life: Life, last: GroupView | None = None) -> None:
+        self.name, self.topic, self.mode, self.life = name, topic, mode, life
+        self.partitions = {number: Consumed(log) for number, log in life.logs.items()}
+        self.strays: list[Stray] = [] if last is None else last.strays
+        self.unknown: list[tuple[float, float, int]] = [] if last is None else last.unknown
+        self.rebalances: list[float] = [] if last is None else last.rebalances
+        self.resets: list[tuple[float, int, int, int]] = [] if last is None else last.resets
 
     def rebalanced(self, since: float, until: float) -> bool:
         """Whether members or assignments changed in this time."""
@@ -110,10 +92,7 @@ class Evidence:
         self.folder = folder
         self.plan: dict[str, Any] = next(read(folder, "plan"))
         self.logs = {
-            (each["topic"], each["partition"]): PartitionLog(
-                each["low"], each["offsets"], each["ids"], each["times"]
-            )
-            for each in read(folder, "log")
+            (each["topic"], each["partition"]): PartitionLog.of(each) for each in read(folder, "log")
         }
         self.faults = sorted(
             (
@@ -129,12 +108,34 @@ class Evidence:
         self.ended = self.events[-1]["t"] if self.events else 0.0
         self.timeline = [(each["t"], _text(each)) for each in self.events if each["what"] != "fault begins"]
         self.topics: dict[str, dict[str, Any]] = {each["name"]: each for each in self.plan["topics"]}
-        self.groups = {
-            group["name"]: GroupView(group["name"], topic["name"], group["mode"], self.logs)
-            for topic in self.topics.values()
-            for group in topic["groups"]
-        }
+        self.lives = lives_of(self.events, read(folder, "lives"), self.topics)
+        for (topic, partition), log in self.logs.items():
+            self.lives[topic][-1].logs[partition] = log
+        self.layouts = layouts_of(
+            self.events, {name: topic["partitions"] for name, topic in self.topics.items()}
+        )
+        self.groups: dict[str, GroupView] = {}
+        """In the last life of their topics."""
+        self._views: dict[str, list[GroupView]] = {}
+        for name, topic in self.topics.items():
+            for group in topic["groups"]:
+                self._add_group(group, name)
         self._load()
+
+    def _add_group(self, group: dict[str, Any], topic: str) -> None:
+        name, mode = group["name"], group["mode"]
+        *earlier, life = self.lives[topic]
+        last = self.groups[name] = GroupView(name, topic, mode, life)
+        self._views[name] = [*(GroupView(name, topic, mode, each, last) for each in earlier), last]
+
+    @property
+    def views(self) -> list[GroupView]:
+        """All groups in all lives of their topics."""
+        return [view for views in self._views.values() for view in views]
+
+    def view_at(self, group: str, t: float) -> GroupView:
+        """A group in the life that its topic had at a time, or the one before if it had none."""
+        return next(view for view in reversed(self._views[group]) if t >= view.life.since)
 
     @property
     def minutes(self) -> float:
@@ -150,6 +151,10 @@ class Evidence:
     def produced(self) -> Iterator[dict[str, Any]]:
         """What was acknowledged to producers."""
         return read(self.folder, "produced")
+
+    def accepted(self) -> Iterator[dict[str, Any]]:
+        """What asynchronous requests have handed to daemons."""
+        return read(self.folder, "accepted")
 
     def unproduced(self) -> Iterator[dict[str, Any]]:
         """What was not acknowledged to producers."""
@@ -169,27 +174,8 @@ class Evidence:
 
     def _load(self) -> None:
         for each in read(self.folder, "delivered"):
-            self._delivered(self.groups[each["group"]], each)
-        # An acknowledgement for a topic that was made again since concerns other messages.
-        remade = {name: max(self.times_of("topic made again", name), default=0.0) for name in self.topics}
-        upto: dict[tuple[str, int], list[tuple[int, float]]] = defaultdict(list)
-        for each in read(self.folder, "acks"):
-            group = self.groups[each["group"]]
-            consumed = group.partitions.get(each["partition"])
-            if consumed is None or each["t1"] < remade[group.topic]:
-                continue
-            if group.mode == "instance":
-                if each["result"] == "ok":
-                    upto[group.name, each["partition"]].append((each["offset"], each["t1"]))
-                continue
-            index = consumed.log.index(each["offset"])
-            if index is not None:
-                consumed.settled[index] = min(consumed.settled[index], each["t0"])
-                if each["result"] == "ok" and each["t1"] < consumed.accepted[index]:
-                    consumed.accepted[index] = each["t1"]
-                    consumed.acked_by[index] = each["d"]
-        for (name, partition), commits in upto.items():
-            _accept(self.groups[name].partitions[partition], commits)
+            self._delivered(self._views[each["group"]], each)
+        self._load_acks()
         for each in read(self.folder, "polls"):
             if each["result"] == "unknown":
                 self.groups[each["group"]].unknown.append((each["t0"], each["t1"], each["d"]))
@@ -199,19 +185,47 @@ class Evidence:
         for each in self.events:
             if each["what"] == "offsets reset":
                 self.groups[each["group"]].resets += [(each["t0"], *move) for move in each["moves"]]
+            elif each["what"] in _INSTANCES:  # where partitions are chosen, no rebalance tells of it
+                self.groups[each["group"]].rebalances.append(each["t"])
         for group in self.groups.values():
             group.rebalances.sort()
             group.unknown.sort()
 
+    def _load_acks(self) -> None:
+        upto: dict[tuple[str, int, int], list[tuple[int, float]]] = defaultdict(list)
+        for each in read(self.folder, "acks"):
+            # An acknowledgement for a topic that was made again since concerns other messages. One that went out with a
+            # long poll may be answered in the topic's next life.
+            group, earlier = (self.view_at(each["group"], each[t]) for t in ("t1", "t0"))
+            if group.mode != "instance":
+                for view in {group.life.number: group, earlier.life.number: earlier}.values():
+                    _settle(view, each)
+            consumed = group.partitions.get(each["partition"])
+            if consumed is None:
+                continue
+            if group.mode == "instance":
+                if each["result"] == "ok":
+                    place = (group.name, group.life.number, each["partition"])
+                    upto[place].append((each["offset"], each["t1"]))
+                continue
+            index = consumed.log.index(each["offset"])
+            if index is not None and each["result"] == "ok" and each["t1"] < consumed.accepted[index]:
+                consumed.accepted[index] = each["t1"]
+                consumed.acked_by[index] = each["d"]
+        for (name, life, partition), commits in upto.items():
+            _accept(self._views[name][life].partitions[partition], commits)
+
     @staticmethod
-    def _delivered(group: GroupView, each: dict[str, Any]) -> None:
+    def _delivered(views: list[GroupView], each: dict[str, Any]) -> None:
         delivery = Delivery(each["t0"], each["t1"], each["d"], each["reader"])
+        group = views[-1]
         for partition, offset, name in each["records"]:
-            consumed = group.partitions.get(partition)
-            index = None if consumed is None else consumed.log.index(offset)
-            if consumed is None or index is None or consumed.log.ids[index] != name:
+            life = next((view for view in reversed(views) if view.life.has(partition, offset, name)), None)
+            if life is None:
                 group.strays.append(Stray(partition, offset, name, delivery))
                 continue
+            consumed = life.partitions[partition]
+            index = consumed.log.below(offset)
             found = consumed.deliveries[index]
             if found is None:
                 consumed.deliveries[index] = [delivery]
@@ -222,6 +236,14 @@ class Evidence:
                 consumed.accepted[index] = min(consumed.accepted[index], delivery.t1)
             elif group.mode == "instance":
                 consumed.settled[index] = min(consumed.settled[index], delivery.t1)
+
+
+def _settle(group: GroupView, ack: dict[str, Any]) -> None:
+    """A client has asked to acknowledge a message."""
+    consumed = group.partitions.get(ack["partition"])
+    index = None if consumed is None else consumed.log.index(ack["offset"])
+    if consumed is not None and index is not None:
+        consumed.settled[index] = min(consumed.settled[index], ack["t0"])
 
 
 def _accept(consumed: Consumed, commits: list[tuple[int, float]]) -> None:

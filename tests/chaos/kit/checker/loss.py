@@ -5,15 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from tests.chaos.kit.checker.evidence import Evidence, GroupView
+from tests.chaos.kit.checker.lives import Life
 from tests.chaos.kit.checker.outcome import Outcome
 
 _COMPARES = 10.0
 """Seconds within which a daemon that reaches the brokers finds out that a topic was made again, on a busy machine."""
 
+WRITTEN_WITHIN = 25.0
+"""Seconds in which an accepted message is written, or its time is over: see ``producer`` in the daemons' configuration."""
+
 
 def check(evidence: Evidence, outcome: Outcome) -> None:
     """Add what is lost, and what a rule gives up."""
     _check_log(evidence, outcome)
+    _check_accepted(evidence, outcome)
     _check_twice(evidence, outcome)
     for group in evidence.groups.values():
         _check_group(evidence, group, outcome)
@@ -32,10 +37,10 @@ def _check_log(evidence: Evidence, outcome: Outcome) -> None:
         for name, (partition, offset) in zip(each["ids"], each["at"], strict=True):
             log = evidence.logs.get((topic, partition))
             index = None if log is None else log.index(offset)
-            if log is not None and index is not None and log.ids[index] == name:
+            if any(life.has(partition, offset, name) for life in evidence.lives[topic]):
                 continue
             if each["t0"] < deleted[topic]:
-                outcome.given_up["its topic was deleted"] += 1
+                _check_earlier(evidence, each, name, (partition, offset), outcome)
             elif index is None and offset < trimmed.get((topic, partition), 0):
                 outcome.given_up["its record was deleted"] += 1
             elif index is None and log is not None and offset < log.low and _expires(evidence, each):
@@ -46,6 +51,48 @@ def _check_log(evidence: Evidence, outcome: Outcome) -> None:
                 instead = "nothing" if log is None or index is None else log.ids[index]
                 text = f"{topic}/{partition} {offset}: {name} was acknowledged by d{each['d']}, Kafka has {instead}"
                 outcome.find("loss", text, each["t1"], each["t0"])
+
+
+def _check_earlier(
+    evidence: Evidence, each: dict[str, Any], name: str, at: tuple[int, int], outcome: Outcome
+) -> None:
+    """A message of a topic that was deleted: it was there before, if it was acknowledged before somebody looked."""
+    life = _life_with(evidence, each["topic"], each["t0"], each["t1"])
+    if life is None:
+        outcome.given_up["its topic was deleted"] += 1
+    else:
+        text = f"{each['topic']}/{at[0]} {at[1]}: {name} was acknowledged by d{each['d']} in life {life.number} of its topic"
+        outcome.find("loss", f"{text}, which did not have it", each["t1"], each["t0"])
+
+
+def _life_with(evidence: Evidence, topic: str, t0: float, t1: float) -> Life | None:
+    """The life of a topic that must have what was written between these times; None if it was deleted unseen."""
+    for life in evidence.lives[topic]:
+        if life.since <= t0 and t1 <= life.seen:
+            return life
+    return None
+
+
+def _check_accepted(evidence: Evidence, outcome: Outcome) -> None:
+    """What an asynchronous request has handed over is written, unless a fault comes, or its topic is deleted first."""
+    written = {
+        name: {each for life in lives for log in life.logs.values() for each in log.ids}
+        for name, lives in evidence.lives.items()
+    }
+    for each in evidence.accepted():
+        topic, t0, t1 = each["topic"], each["t0"], each["t1"] + WRITTEN_WITHIN
+        for name in each["ids"]:
+            outcome.figures["accepted"] += 1
+            if name in written[topic]:
+                continue
+            fault = evidence.windows.any(t0, t1, topic, daemons=(each["d"],), others=True)
+            if fault is not None:
+                outcome.given_up["accepted only, and a fault came"] += 1
+            elif (life := _life_with(evidence, topic, t0, t1)) is None:
+                outcome.given_up["accepted only, and its topic was deleted"] += 1
+            else:
+                text = f"{topic}: {name} was accepted by d{each['d']}, and is not in life {life.number} of its topic"
+                outcome.find("loss", text, each["t1"], t0)
 
 
 def _trimmed(evidence: Evidence) -> dict[tuple[str, int], int]:
@@ -149,7 +196,7 @@ def _check_strays(evidence: Evidence, group: GroupView, outcome: Outcome) -> Non
 
 
 def _produced_before(evidence: Evidence, topic: str, t: float) -> set[str]:
-    sent = [*evidence.produced(), *evidence.unproduced()]
+    sent = [*evidence.produced(), *evidence.unproduced(), *evidence.accepted()]
     return {name for each in sent if each["topic"] == topic and each["t0"] < t for name in each["ids"]}
 
 

@@ -17,7 +17,7 @@ MEMORY = 60.0
 
 def check(evidence: Evidence, outcome: Outcome) -> None:
     """Add what is out of order."""
-    for group in evidence.groups.values():
+    for group in evidence.views:
         for partition, consumed in group.partitions.items():
             earliest, behind = NEVER, -1
             overtaker: Delivery | None = None

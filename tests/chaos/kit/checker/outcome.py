@@ -21,7 +21,7 @@ class Finding:
     """Something that must not happen.
 
     Attributes:
-        rule: ``loss``, ``order``, ``commits``, ``progress``, ``duplicates`` or ``daemons``.
+        rule: ``loss``, ``order``, ``commits``, ``progress``, ``refusals``, ``placement``, ``duplicates`` or ``daemons``.
         text: what, in a line.
         t: when.
         since: when it began to be wrong.
@@ -65,7 +65,8 @@ class Outcome:
             f"{figures['produced']:,} messages acknowledged to producers, {figures['delivered']:,} delivered to "
             f"groups, {len(evidence.faults):,} faults",
             f"lost {lost}, stalls {stalls}, out of order {self.count('order')}, committed too early "
-            f"{self.count('commits')}, duplicates unexplained {self.count('duplicates')}, other "
+            f"{self.count('commits')}, duplicates unexplained {self.count('duplicates')}, refused "
+            f"without a reason {self.count('refusals')}, in another partition {self.count('placement')}, other "
             f"{self.count('daemons')}",
             f"duplicates explained: {self.repeated.total():,} ({_list(self.repeated)})",
             f"given up by a rule: {self.given_up.total():,} ({_list(self.given_up)})",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left, bisect_right
 
-from tests.chaos.kit.checker.evidence import Evidence, GroupView
+from tests.chaos.kit.checker.evidence import NEVER, Evidence, GroupView
 from tests.chaos.kit.checker.outcome import Outcome
 
 CALM_BOUND = 15.0
@@ -20,7 +20,7 @@ HARD_BOUND = 120.0
 
 def check(evidence: Evidence, outcome: Outcome) -> None:
     """Add each silence that was too long."""
-    for group in evidence.groups.values():
+    for group in evidence.views:
         for partition in group.partitions:
             _check(evidence, group, partition, outcome)
 
@@ -35,6 +35,9 @@ def _check(evidence: Evidence, group: GroupView, partition: int, outcome: Outcom
     firsts = sorted(
         (first.t1, index) for index in range(len(log.offsets)) if (first := consumed.first(index)) is not None
     )
+    if group.life.until < NEVER:  # what nobody had when the topic was deleted
+        never = (index for index, each in enumerate(consumed.deliveries) if each is None)
+        firsts = sorted([*firsts, *((group.life.seen, index) for index in never)])
     gone = _firsts_of_strays(group, partition)
     before = 0.0
     for t, index in firsts:

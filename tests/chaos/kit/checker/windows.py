@@ -35,7 +35,9 @@ class Windows:
         self._faults = faults
         self._merged: dict[str, list[tuple[float, float]]] = {}
 
-    def any(self, since: float, until: float, topic: str, *, daemons: tuple[int, ...] = ()) -> Fault | None:
+    def any(
+        self, since: float, until: float, topic: str, *, daemons: tuple[int, ...] = (), others: bool = False
+    ) -> Fault | None:
         """A fault at work in this time.
 
         Args:
@@ -43,20 +45,30 @@ class Windows:
             until: likewise.
             topic: a fault of another topic does not count.
             daemons: a fault of another daemon does not count, unless this is empty.
+            others: a fault of the topic itself does not count.
         """
-        return self._find(since, until, topic, daemons, ungraceful=False)
+        return self._find(since, until, topic, daemons, ungraceful=False, others=others)
 
     def ungraceful(self, since: float, until: float, topic: str, daemons: tuple[int, ...]) -> Fault | None:
         """A fault at work, of a kind that may make a daemon forget accepted acknowledgements."""
         return self._find(since, until, topic, daemons, ungraceful=True)
 
     def _find(
-        self, since: float, until: float, topic: str, daemons: tuple[int, ...], *, ungraceful: bool
+        self,
+        since: float,
+        until: float,
+        topic: str,
+        daemons: tuple[int, ...],
+        *,
+        ungraceful: bool,
+        others: bool = False,
     ) -> Fault | None:
         for fault in self._faults:
             if fault.t0 - LEAD > until:
                 break
             if fault.until < since or not _concerns(fault, topic):
+                continue
+            if others and KINDS[fault.kind].uses == topic:
                 continue
             if daemons and fault.daemon and fault.daemon not in daemons:
                 continue
