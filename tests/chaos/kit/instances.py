@@ -37,6 +37,8 @@ class InstanceReader:
         self._base = ""
         self._lives = itertools.count()
         self._orphans: list[str] = []
+        self._refused: dict[int, int] = {}
+        """Positions that the instance did not commit: in the end no later message comes that would commit them."""
 
     async def run(self) -> None:
         """Consume until told to stop."""
@@ -45,6 +47,8 @@ class InstanceReader:
                 await asyncio.sleep(5 * PAUSE)
                 continue
             await self._before_read()
+            if self._base and self._refused and not self._clients.producing:
+                await self._commit_again()
             if self._base:
                 await self._read()
             await self._bury()
@@ -110,6 +114,17 @@ class InstanceReader:
         )
         await self._commit(positions)
 
+    async def _commit_again(self) -> None:
+        """Commit what was refused, as while the group rebalances, in those partitions that the instance still has."""
+        refused, self._refused = self._refused, {}
+        status, body = await self._clients.call("GET", f"{self._base}/assignments")
+        if status != 200:
+            self._refused = refused
+            return
+        held = {each["partition"] for each in msgspec.json.decode(body)["partitions"]}
+        if left := {partition: offset for partition, offset in refused.items() if partition in held}:
+            await self._commit(left)
+
     async def _commit(self, positions: dict[int, int]) -> None:
         offsets = [
             {"topic": self._topic, "partition": partition, "offset": offset}
@@ -123,7 +138,10 @@ class InstanceReader:
             self._clients.records.write(
                 "acks", t0=t0, t1=t1, **self._about, partition=partition, offset=offset, result=result
             )
-        if result == "unknown":
+            self._refused.pop(partition, None)
+        if result == "refused":
+            self._refused |= positions
+        elif result == "unknown":
             self._give_up("a commit with an unknown outcome")
 
     def _give_up(self, why: str) -> None:
@@ -136,6 +154,7 @@ class InstanceReader:
         )
         self._orphans.append(self._base)
         self._base = ""
+        self._refused = {}
 
     async def _bury(self) -> None:
         """Delete instances that were given up; one that cannot be reached ends by itself when it is idle."""
