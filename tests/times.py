@@ -68,7 +68,7 @@ def lines(reports: Iterable[Any]) -> Iterable[str]:
         reports: of tests' phases; pytest-xdist's have a ``node``.
     """
     for report in reports:
-        if getattr(report, "when", None) is not None:
+        if hasattr(report, "duration"):  # not that of a collection
             node = getattr(report, "node", None)
             process = "main" if node is None else node.gateway.id
             yield f"{report.duration:.2f}s {report.when} [{process}] {report.nodeid}"

@@ -87,7 +87,7 @@ async def test_the_greeting_stays_in_its_socket(pair: tuple[socket.socket, socke
     assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT) == 1
 
 
-@pytest.mark.parametrize("sent", [b"", HELLO[:100]])
+@pytest.mark.parametrize("sent", [b"", HELLO[:100]], ids=["nothing", "a part"])
 async def test_who_has_gone_is_not_waited_for(pair: tuple[socket.socket, socket.socket], sent: bytes) -> None:
     client, accepted = pair
     waiting = asyncio.ensure_future(greeted(accepted))
