@@ -15,6 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+RUN_PAGES = tuple(
+    page
+    for page in ("README.md", "docs/install.md", "docs/configuration.md", "docs/shell.md")
+    if (ROOT / page).exists()
+)
+"""Every command of these is run."""
+LONG_PAGES = ("docs/pipeline.md",)
+"""The same; these start Kafka and Spark: minutes."""
 NOT_TESTED = re.compile(r"# Not tested(?: here)?: (?P<reason>.*)")
 _FENCE = re.compile(
     r"^(?P<indent> *)```(?P<info>[^\n`]*)\n(?P<text>.*?)^(?P=indent)```[ ]*$", re.MULTILINE | re.DOTALL

@@ -10,15 +10,9 @@ import sys
 import pytest
 
 from tests.effort import LONG
+from tests.pages import LONG_PAGES, RUN_PAGES
 from tests.support import ROOT
 
-PAGES = tuple(
-    page
-    for page in ("README.md", "docs/install.md", "docs/configuration.md", "docs/shell.md")
-    if (ROOT / page).exists()
-)
-LONG_PAGES = ("docs/pipeline.md",)
-"""These start Kafka and Spark: minutes."""
 NAMESPACE = ["unshare", "--net", *([] if os.geteuid() == 0 else ["--map-root-user"])]
 """A network of its own, so that pages may use the ports that they print while other tests run."""
 
@@ -38,7 +32,7 @@ def namespaces_work() -> bool:
     not namespaces_work(), reason="!!! pages are not run: unshare --net, ip or curl is missing !!!"
 )
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize("page", PAGES + (LONG_PAGES if LONG else ()))
+@pytest.mark.parametrize("page", RUN_PAGES + (LONG_PAGES if LONG else ()))
 def test_a_page_works_as_printed(page: str) -> None:
     done = subprocess.run(
         [

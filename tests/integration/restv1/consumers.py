@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from tests.integration.restv1.contract import check_answer
+from tests.contract import check_answer
 from tests.integration.restv1.support import BINARY_V1, BINARY_V2, V1, V2, ask
 from tests.support import Answer, Daemon, eventually
 

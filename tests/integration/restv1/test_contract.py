@@ -13,9 +13,9 @@ import pytest
 from schemathesis.generation import GenerationMode
 
 from pixy.cli.open_files import allow_open_files
+from tests.contract import accepts, check_answer
 from tests.effort import LONG
 from tests.fuzz.contract import Contract
-from tests.integration.restv1.contract import accepts, check_answer
 from tests.integration.restv1.support import BINARY_V1, BINARY_V2, JSON_V2, V1, V2, ask
 from tests.kafka.cluster import Cluster
 from tests.support import make_config, serving

@@ -28,7 +28,7 @@ EXAMPLES = [each.groupdict() for each in _EXAMPLE.finditer(PAGE)]
 
 
 def test_every_endpoint_has_a_curl_line() -> None:
-    from tests.integration.restv1.contract import operation_of
+    from tests.contract import operation_of
 
     shown = set()
     for each in re.finditer(_CURL, PAGE):

@@ -44,7 +44,7 @@ from pixy.errors import Unauthenticated, Unavailable, UnknownInstance
 from pixy.kafka.sandbox import Sandbox
 from pixy.proto import kafkapixy_pb2 as pb
 from pixy.proto.kafkapixy_pb2_grpc import KafkaPixyStub
-from tests.integration.restv1.contract import check_answer, operation_of
+from tests.contract import check_answer, operation_of
 from tests.support import Answer
 
 pytestmark = pytest.mark.filterwarnings("error::aiohttp.web_exceptions.NotAppKeyWarning")
