@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Literal, Protocol, TypeVar
+from typing import Final, Literal, Protocol, TypeVar
 
 from actors import Actor, ActorDeadError, ActorRef, Future, MailboxFull, NoAnswer, Request
 from pixy.errors import PixyError, ShuttingDown, TooManyRequests, Unavailable
@@ -17,9 +17,9 @@ NO_KEY: Final = ""
 
 
 class Asked(Protocol):
-    """What can be asked, such as an ``ActorRef``."""
+    """Takes requests, such as an ``ActorRef``."""
 
-    def ask(self, request: Any, /, *, block: Literal[False]) -> Any: ...
+    def ask(self, request: Request[R], /, *, block: Literal[False]) -> Future[R]: ...
 
 
 class ActorRefs:
@@ -76,7 +76,7 @@ class ActorRefs:
         if ref is not None and ref.is_alive():
             return ref
         try:
-            found: ActorRef[A] = await unless_full(self._cluster.ask(get, block=False), NO_KEY)
+            found = await unless_full(self._cluster.ask(get, block=False), NO_KEY)
         except ActorDeadError as error:
             raise self.gone() from error
         if len(cache) > self._most:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, Protocol, TypeVar
 
 from pixy.engine.admin_messages import (
     AdminRequest,
@@ -42,7 +42,10 @@ class FoundOffsets(NamedTuple):
     topic_id: str
 
 
-Ask = Callable[[AdminRequest[Any]], Coroutine[Any, Any, Any]]
+class Ask(Protocol):
+    """Asks an admin, and returns its answer."""
+
+    async def __call__(self, request: AdminRequest[R], /) -> R: ...
 
 
 class ClusterAdmin:
@@ -129,14 +132,12 @@ class ClusterAdmin:
 
     async def groups(self) -> list[ListedGroup]:
         """All consumer groups, sorted by name."""
-        found: list[ListedGroup] = await self._ask(ListGroups())
-        return found
+        return await self._ask(ListGroups())
 
     async def group(self, group: str) -> GroupView:
         """A group's state, members and offsets. Raises UnknownGroup."""
         group_id(group)
-        found: GroupView = await self._ask(DescribeGroup(group))
-        return found
+        return await self._ask(DescribeGroup(group))
 
     async def delete_group(self, group: str) -> None:
         """Delete a group with its offsets.
@@ -151,8 +152,7 @@ class ClusterAdmin:
 
     async def brokers(self) -> list[int]:
         """The ids of the brokers, sorted."""
-        found: list[int] = await self._ask(GetBrokers())
-        return found
+        return await self._ask(GetBrokers())
 
     def _check_changed(self, topic: str) -> None:
         check_topic(topic)
