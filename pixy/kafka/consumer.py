@@ -16,7 +16,7 @@ from confluent_kafka import (
 
 from pixy.errors import PixyError, Unavailable
 from pixy.kafka.errors import translate
-from pixy.kafka.group_offsets import Check, Commit, Committed, GroupOffsets, left_out, parse_member
+from pixy.kafka.group_offsets import Check, Commit, CommittedOffset, GroupOffsets, left_out, parse_member
 from pixy.kafka.heartbeat_log import HeartbeatLog
 from pixy.kafka.settings import Settings, logger
 from pixy.wire.client import Member
@@ -156,7 +156,9 @@ class ConsumerClient:
             except KafkaException as error:
                 logger.info("looking up topic %s failed: %s", topic, error)
 
-    def committed(self, partitions: list[TopicPartition], timeout: float) -> dict[TopicPartition, Committed]:
+    def committed(
+        self, partitions: list[TopicPartition], timeout: float
+    ) -> dict[TopicPartition, CommittedOffset]:
         """The group's committed offsets, after a commit in progress. Raises PixyError.
 
         Args:
@@ -308,6 +310,6 @@ __all__ = [
     "PARTITION_END",
     "Check",
     "Commit",
-    "Committed",
+    "CommittedOffset",
     "ConsumerClient",
 ]

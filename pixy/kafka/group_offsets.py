@@ -34,7 +34,7 @@ _BACKOFF, _MAX_BACKOFF = 0.05, 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommittedOffset:
     """A committed offset, None if there is none, and its metadata."""
 
     offset: int | None
@@ -108,7 +108,7 @@ class GroupOffsets:
 
     def committed(
         self, partitions: Iterable[TopicPartition], *, patience: float = 0.0
-    ) -> dict[TopicPartition, Committed]:
+    ) -> dict[TopicPartition, CommittedOffset]:
         """The committed offsets of partitions, with -1 and -2 where somebody has stored them.
 
         Args:
@@ -123,19 +123,21 @@ class GroupOffsets:
             raise error
         return found
 
-    def all_committed(self) -> dict[TopicPartition, Committed]:
+    def all_committed(self) -> dict[TopicPartition, CommittedOffset]:
         """All committed offsets of the group, without those that the coordinator refused.
 
         Raises:
             KafkaError: the coordinator could not be reached, or refused everything for one reason.
         """
 
-        def attempt(client: GroupClient) -> dict[TopicPartition, Committed]:
+        def attempt(client: GroupClient) -> dict[TopicPartition, CommittedOffset]:
             found = client.fetch_offsets(None)
             if found.error_code:
                 raise error_of(found.error_code)
             return {
-                tp: Committed(None if each.offset == -1 else each.offset, (each.metadata or "").rstrip("\0"))
+                tp: CommittedOffset(
+                    None if each.offset == -1 else each.offset, (each.metadata or "").rstrip("\0")
+                )
                 for tp, each in found.offsets.items()
                 if not each.error_code
             }
@@ -144,7 +146,7 @@ class GroupOffsets:
 
     def fetch(
         self, partitions: Iterable[TopicPartition], *, patience: float = 0.0
-    ) -> tuple[dict[TopicPartition, Committed], dict[TopicPartition, KafkaError]]:
+    ) -> tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, KafkaError]]:
         """The committed offsets of partitions, and the errors of those that the coordinator refused.
 
         Args:
@@ -158,7 +160,7 @@ class GroupOffsets:
 
         def attempt(
             client: GroupClient,
-        ) -> tuple[dict[TopicPartition, Committed], dict[TopicPartition, KafkaError]]:
+        ) -> tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, KafkaError]]:
             found = client.fetch_offsets(wanted)
             if found.error_code:
                 raise error_of(found.error_code)
@@ -167,7 +169,9 @@ class GroupOffsets:
             _raise_transient(errors.values())
             return {
                 # An earlier version of this daemon stored the terminator as well.
-                tp: Committed(None if each.offset == -1 else each.offset, (each.metadata or "").rstrip("\0"))
+                tp: CommittedOffset(
+                    None if each.offset == -1 else each.offset, (each.metadata or "").rstrip("\0")
+                )
                 for tp, each in answers.items()
                 if not each.error_code
             }, errors

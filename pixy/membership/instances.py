@@ -40,7 +40,7 @@ class EarlierPosition:
 
 @dataclass(frozen=True, slots=True)
 class MetTopic:
-    """What a session has learned of a topic that it reads.
+    """The id and the new partitions of a topic, as a session that reads it has learned them.
 
     Attributes:
         id: the topic's; None if it is not known. Positions belong to it: a topic with another id was made again.
@@ -54,7 +54,7 @@ class MetTopic:
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """What an instance knew before it restarted; nothing if it did not.
+    """The knowledge of an instance from before its restart; empty if it has not restarted.
 
     Attributes:
         positions: where its reader stood.
@@ -80,7 +80,7 @@ class Assigned:
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """What the session knows of its topics by now. Posted before the :class:`Assigned` and :class:`Done` that follow from it, and when
+    """The session's present knowledge of its topics. Posted before the :class:`Assigned` and :class:`Done` that follow from it, and when
     the session has learned of a topic that was made after its partitions were chosen.
     """
 
@@ -185,7 +185,7 @@ class InstanceSession(Protocol):
 
         Args:
             token: returned in :class:`Done`, whose value maps each partition to a
-                :class:`pixy.kafka.consumer.Committed`.
+                :class:`pixy.kafka.consumer.CommittedOffset`.
             partitions: need not be assigned.
         """
 

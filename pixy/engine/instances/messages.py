@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from actors import ActorRef, Request
 from pixy.engine.consume.long_polls import Message
-from pixy.kafka.consumer import Commit, Committed
+from pixy.kafka.consumer import Commit, CommittedOffset
 from pixy.wire.types import TopicPartition
 
 R_co = TypeVar("R_co", covariant=True)
@@ -110,7 +110,7 @@ class CommitOffsets(InstanceRequest[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class GetCommitted(InstanceRequest[dict[TopicPartition, Committed]]):
+class GetCommitted(InstanceRequest[dict[TopicPartition, CommittedOffset]]):
     """Ask for the committed offsets of partitions."""
 
     partitions: tuple[TopicPartition, ...]

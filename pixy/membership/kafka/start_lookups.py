@@ -17,7 +17,7 @@ from pixy.errors import PixyError, Unavailable
 from pixy.kafka.brokers import Brokers
 from pixy.kafka.errors import translate
 from pixy.kafka.group_members import GroupMembers
-from pixy.kafka.group_offsets import Committed, GroupOffsets
+from pixy.kafka.group_offsets import CommittedOffset, GroupOffsets
 from pixy.kafka.partition_logs import FirstAttempt, Log, PartitionLogs
 from pixy.kafka.settings import Settings
 from pixy.kafka.shared_topics import SHARED
@@ -34,7 +34,7 @@ _BEFORE_JOINING = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What is known of a partition.
+    """The log and the committed offset of a partition, as found in Kafka.
 
     Args:
         log: the bounds of its log, and the id of its topic.
@@ -43,7 +43,7 @@ class Found:
     """
 
     log: Log
-    committed: Committed
+    committed: CommittedOffset
     established: bool
 
 
@@ -259,7 +259,7 @@ class StartLookups:
 
         self._logs.look_up(committed, topics, asked, partitions)
 
-    def _established(self, committed: Mapping[TopicPartition, Committed], topics: Topics) -> set[str]:
+    def _established(self, committed: Mapping[TopicPartition, CommittedOffset], topics: Topics) -> set[str]:
         """The topics that the group has committed offsets of."""
         established = {topic for (topic, _), found in committed.items() if found.offset is not None}
         others = [

@@ -223,7 +223,7 @@ def test_an_empty_commit_makes_no_request(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_committed_metadata_are_returned_without_an_old_terminator(monkeypatch: pytest.MonkeyPatch) -> None:
     offsets, coordinator = offsets_of(monkeypatch, 0, FENCED)
-    assert offsets.committed([("t", 1)]) == {("t", 1): group_offsets.Committed(-2, "A100")}
+    assert offsets.committed([("t", 1)]) == {("t", 1): group_offsets.CommittedOffset(-2, "A100")}
     with pytest.raises(KafkaError):
         offsets.committed([("t", 1)])
     offsets.close()

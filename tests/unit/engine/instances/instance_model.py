@@ -17,7 +17,7 @@ from pixy.engine.instances.context import END, ReaderState
 from pixy.engine.instances.messages import InstanceSpec, ReadBatch, ReadRecords, SubscribeTo
 from pixy.engine.instances.topic_patterns import TopicPattern
 from pixy.errors import KafkaError
-from pixy.kafka.consumer import Commit, Committed
+from pixy.kafka.consumer import Commit, CommittedOffset
 from pixy.kafka.errors import unknown_topic
 from pixy.membership.instances import Assigned, Done, Earlier, Fetched, InstanceEvent, Revoked, SessionFailed
 from pixy.wire.types import TopicPartition
@@ -154,7 +154,7 @@ class Session:
         self._later(0.005, act)
 
     def committed(self, token: int, partitions: tuple[TopicPartition, ...]) -> None:
-        found = {each: Committed(self.kafka.committed.get(each), "") for each in partitions}
+        found = {each: CommittedOffset(self.kafka.committed.get(each), "") for each in partitions}
         self._later(0.005, lambda: self.post(Done(token, found, None)))
 
     def commit(self, token: int, commits: tuple[Commit, ...], *, assigned_only: bool = False) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pixy.errors import KafkaError
-from pixy.kafka.consumer import Commit, Committed
+from pixy.kafka.consumer import Commit, CommittedOffset
 from pixy.kafka.partition_logs import Log
 from pixy.membership.instances import Assigned, Done, Earlier, Revoked
 from pixy.membership.kafka import instance
@@ -72,8 +72,8 @@ class Client:
         except queue.Empty:
             return []
 
-    def committed(self, partitions: Iterable[Any], _timeout: float) -> dict[Any, Committed]:
-        return {each: Committed(10, "") for each in partitions}
+    def committed(self, partitions: Iterable[Any], _timeout: float) -> dict[Any, CommittedOffset]:
+        return {each: CommittedOffset(10, "") for each in partitions}
 
     def commit(self, commits: tuple[Commit, ...], **_options: object) -> None:
         self.commits.append(commits)

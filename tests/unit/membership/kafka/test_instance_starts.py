@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pixy.errors import PixyError, Unavailable, UnknownPartition
-from pixy.kafka.group_offsets import Committed
+from pixy.kafka.group_offsets import CommittedOffset
 from pixy.kafka.instance_consumer import BEGINNING, END
 from pixy.membership.instances import Earlier, EarlierPosition, MetTopic
 from pixy.membership.kafka.instance_starts import StartOffsets
@@ -37,8 +37,8 @@ class Client:
             raise self.error
         return dict.fromkeys(partitions, 3)
 
-    def committed(self, partitions: Iterable[Any], _timeout: float) -> dict[Any, Committed]:
-        return {each: Committed(self._offset, "") for each in partitions}
+    def committed(self, partitions: Iterable[Any], _timeout: float) -> dict[Any, CommittedOffset]:
+        return {each: CommittedOffset(self._offset, "") for each in partitions}
 
     def layout(self, topics: Collection[str]) -> dict[str, dict[int, bool]]:
         if self.layout_fails:

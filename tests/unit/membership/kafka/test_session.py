@@ -14,12 +14,12 @@ from typing import Any, TypeVar
 import pytest
 
 from pixy.errors import KafkaError, PixyError
-from pixy.kafka.consumer import OUT_OF_RANGE, PARTITION_END, Check, Commit, Committed as CommittedOffset
+from pixy.kafka.consumer import OUT_OF_RANGE, PARTITION_END, Check, Commit, CommittedOffset
 from pixy.kafka.partition_logs import Log
 from pixy.membership import (
     Assigned,
     AssignedPartition,
-    Committed as CommittedEvent,
+    Committed,
     Event,
     Fetched,
     Lost,
@@ -720,12 +720,12 @@ async def test_a_member_that_its_group_has_removed_begins_anew(monkeypatch: pyte
     for seconds in (0.0, 3.0, 4.0):
         now = 1000.0 + seconds
         case.session._committed(None, {FULL: gone})
-        assert (await case.event(CommittedEvent)).partitions == {FULL: gone}
+        assert (await case.event(Committed)).partitions == {FULL: gone}
     polls = case.consumer.polls
     await case.until(lambda: case.consumer.polls > polls + 2)
     now += 4.0
     case.session._committed(gone, {})
-    await case.event(CommittedEvent)
+    await case.event(Committed)
     failed = await case.event(SessionFailed)
     assert str(failed.error) == "kafka: the group removed this member, and the client has not noticed for 8 s"
     await case.session.close((), 10)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pixy.errors import KafkaError, Unavailable
-from pixy.kafka.group_offsets import Committed
+from pixy.kafka.group_offsets import CommittedOffset
 from pixy.kafka.partition_logs import FirstAttempt, Log
 from pixy.kafka.shared_topics import SharedTopics
 from pixy.membership.kafka import start_lookups as module
@@ -39,11 +39,13 @@ class Coordinator:
 
     def fetch(
         self, partitions: Iterable[TopicPartition], **_: Any
-    ) -> tuple[dict[TopicPartition, Committed], dict[TopicPartition, KafkaError]]:
+    ) -> tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, KafkaError]]:
         if self.failure is not None:
             raise self.failure
         wanted = list(partitions)
-        found = {each: Committed(self.committed.get(each), "") for each in wanted if each not in self.refused}
+        found = {
+            each: CommittedOffset(self.committed.get(each), "") for each in wanted if each not in self.refused
+        }
         return found, {each: self.refused[each] for each in wanted if each in self.refused}
 
     def topics(self, names: Iterable[str], **_: Any) -> Any:
@@ -137,7 +139,7 @@ def test_a_lookup_whose_thread_cannot_be_started_fails_for_all_its_partitions(
     outcomes = list(case.outcomes.values())
     assert [type(each) for each in outcomes] == [Unavailable] * 2
     assert str(outcomes[0]) == "cannot look up now: can't start new thread"
-    assert set(case.look_up(("t", 0)).values()) == {Found(LOG, Committed(None, ""), False), outcomes[1]}
+    assert set(case.look_up(("t", 0)).values()) == {Found(LOG, CommittedOffset(None, ""), False), outcomes[1]}
 
 
 def test_a_thread_that_cannot_be_started_keeps_nobody_from_asking(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +163,7 @@ def test_each_partition_has_its_own_outcome(monkeypatch: pytest.MonkeyPatch) -> 
     case.coordinator.refused = {("t", 1): REFUSED}
     case.leaders.down = {("t", 2)}
     assert case.look_up(("t", 0), ("t", 1), ("t", 2)) == {
-        ("t", 0): Found(LOG, Committed(5, ""), True),
+        ("t", 0): Found(LOG, CommittedOffset(5, ""), True),
         ("t", 1): REFUSED,
         ("t", 2): DOWN,
     }
@@ -176,7 +178,7 @@ def test_without_a_coordinator_all_partitions_fail(
     outcomes = case.look_up(("t", 0), ("new", 0))
     assert [str(each) for each in outcomes.values()] == [str(outcomes["t", 0])] * 2
     case.coordinator.failure = None
-    assert set(case.look_up(("t", 0), ("new", 0)).values()) == {Found(LOG, Committed(None, ""), False)}
+    assert set(case.look_up(("t", 0), ("new", 0)).values()) == {Found(LOG, CommittedOffset(None, ""), False)}
 
 
 def test_a_commit_of_any_partition_makes_a_topic_known_to_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +200,7 @@ def test_what_the_group_commits_meanwhile_makes_no_topic_known_to_it(monkeypatch
         assert done.wait(LONG)
         case.coordinator.committed = {("t", 0): 9}
         case.leaders.down = set()
-    assert case.outcomes["t", 1] == Found(LOG, Committed(None, ""), False)
+    assert case.outcomes["t", 1] == Found(LOG, CommittedOffset(None, ""), False)
 
 
 def test_a_leader_that_hangs_delays_its_own_partitions_only(monkeypatch: pytest.MonkeyPatch) -> None:
