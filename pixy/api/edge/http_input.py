@@ -1,4 +1,4 @@
-"""What arrives on an HTTP connection, bounded: heads, bodies and trailers that have come and are not read yet.
+"""Bound the bytes that have arrived on an HTTP connection and are not read yet: heads, bodies and trailers.
 
 The deadlines of the whole connection are in :mod:`pixy.api.edge.http_protocol`.
 """
@@ -95,7 +95,7 @@ class HttpInput(PacedInput):
         self._head = 0
         """Bytes of the head that is arriving."""
         self._unparsed = b""
-        """What has arrived behind as many requests as aiohttp takes, which parses it once there are fewer."""
+        """Bytes that arrived while aiohttp held as many requests as it takes; parsed once it holds fewer."""
         self._waiting: Waiting | None = None
         """While several requests wait."""
         self._crowded = False
@@ -119,7 +119,7 @@ class HttpInput(PacedInput):
         ):
             return
         chunks = self._splits() if self._trailers is not None else 0
-        if between and (self._head or size > self._small) and self._is_too_large(data):
+        if between and (self._head or size > self._small) and self._refuse_large_head(data):
             return
         count, before = self._request_count, 0 if between else body.total_bytes  # type: ignore[union-attr]
         RequestHandler.data_received(self, data)
@@ -147,8 +147,8 @@ class HttpInput(PacedInput):
         if self._reading_paused:
             super().resume_reading(False)  # the parser has nothing left
 
-    def _is_too_large(self, data: bytes) -> bool:
-        """Whether a head has become too large with this data; it is refused then."""
+    def _refuse_large_head(self, data: bytes) -> bool:
+        """Refuse the head if this data makes it too large; return whether it does."""
         if self._head + begun_in(data, self._earlier, self._head) <= self._settings.max_header_bytes:
             return False
         self._refuse_head()

@@ -59,14 +59,21 @@ class Params:
         except UnicodeDecodeError:
             raise InvalidParameter("bad group: not UTF-8") from None
 
-    def ack(self, partition: str, offset: str) -> tuple[int, int] | None:
-        """Return (partition, offset) of the message to acknowledge; None if neither parameter is given."""
-        found = [self._integer(partition, _INT32), self._integer(offset, _INT64)]
+    def ack(self, partition_name: str, offset_name: str) -> tuple[int, int] | None:
+        """Return (partition, offset) of the message to acknowledge; None if neither parameter is given.
+
+        Args:
+            partition_name: the name of the parameter with the partition.
+            offset_name: of the one with the offset.
+        """
+        found = [self._integer(partition_name, _INT32), self._integer(offset_name, _INT64)]
         if found[0] is None and found[1] is None:
             return None
         if found[0] is None or found[1] is None:
-            raise InvalidParameter(f"{partition} and {offset} either both should be provided or neither")
-        for name, value in zip((partition, offset), found, strict=True):
+            raise InvalidParameter(
+                f"{partition_name} and {offset_name} either both should be provided or neither"
+            )
+        for name, value in zip((partition_name, offset_name), found, strict=True):
             if value is not None and value < 0:
                 raise InvalidParameter(f"bad {name}: [{value}]: must not be negative")
         return found[0], found[1]
