@@ -27,11 +27,11 @@ MAX_STANDBYS = 1_000
 """Tasks of one system that stand by; about 1 KiB each. The other actors make a task per turn."""
 
 Handler: TypeAlias = "CoroutineType[Any, Any, Any]"
-"""What a coroutine handler has returned."""
+"""The coroutine that a coroutine handler returns."""
 
 
-class Outcome:
-    """A future that is done, as far as a task's wake-up looks.
+class DoneFuture:
+    """Looks like a future that is done to the wake-up of a task.
 
     Args:
         error: what it raises, if anything.
@@ -52,11 +52,11 @@ class Outcome:
         return False
 
 
-DONE = Outcome()
+DONE = DoneFuture()
 
 
 class Standby:
-    """What an idle task awaits.
+    """The awaitable of an idle task: it ends with the task's next handler.
 
     Args:
         task: the task. It is the current one, and awaits this object next.
@@ -90,7 +90,7 @@ class Standby:
         self.ends = False
         """Whether the task ends when the first step that runs now has come back; set by its coroutine."""
         self.failure: BaseException | None = None
-        """What has to leave the loop, such as Ctrl-C, and was raised in the first step."""
+        """An exception of the first step that has to leave the loop, such as Ctrl-C."""
         self._asyncio_future_blocking = False
         self._loop = task.get_loop()
         self._coroutine: Coroutine[Any, Any, Any] = task.get_coro()  # type: ignore[assignment]
@@ -129,7 +129,7 @@ class Standby:
             self._cancelled = asyncio.CancelledError() if msg is None else asyncio.CancelledError(msg)
             return True
         if self.idle:
-            self._wake(Outcome(asyncio.CancelledError()))
+            self._wake(DoneFuture(asyncio.CancelledError()))
             return True
         return self._waits_for is not None and bool(self._waits_for.cancel(msg=msg))
 
@@ -189,14 +189,14 @@ class Standby:
             self._loop.call_soon(raise_in_loop, error)
         else:  # what it waits for is lost: the handler fails there, and lets the error leave the loop
             _register_task(self.task)
-            self._loop.call_soon(self._wake_up, Outcome(error), context=self.context)
+            self._loop.call_soon(self._wake_up, DoneFuture(error), context=self.context)
 
     def dismiss(self) -> None:
         """Let the task end, if it stands by."""
         if self.idle:
             self._wake(DONE)
 
-    def _wake(self, outcome: Outcome) -> None:
+    def _wake(self, outcome: DoneFuture) -> None:
         self.idle = False
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon(self._wake_up, outcome, context=self.context)
@@ -217,6 +217,6 @@ class Standby:
             return
         elif error is None and waits_for is not None:  # None: a bare yield
             error = RuntimeError(f"Task {self.task!r} got bad yield: {waits_for!r}")
-        outcome = Outcome(error)
+        outcome = DoneFuture(error)
         self._waits_for = outcome
         self._loop.call_soon(self._wake_up, outcome, context=self.context)
