@@ -388,7 +388,7 @@ _GONE = (
     ray.exceptions.OutOfMemoryError,
     ray.exceptions.WorkerCrashedError,
 )
-"""What Ray reports when a process, a node or a reply is gone, and not the actor."""
+"""Ray's errors when a process, a node or a reply is gone, but not the actor."""
 
 
 def _dead(address: str, error: BaseException, kind: type[ActorDeadError] = ActorDeadError) -> ActorDeadError:
@@ -396,7 +396,7 @@ def _dead(address: str, error: BaseException, kind: type[ActorDeadError] = Actor
 
 
 def _unanswered(address: str, error: BaseException) -> BaseException:
-    """What becomes of a message that was sent, and for which Ray has an error in place of the host's answer."""
+    """Translate the error that Ray returns for a message that was sent, in place of the host's answer."""
     if isinstance(error, (ray.exceptions.ActorUnavailableError, *_GONE)):
         return ConnectionLost(
             f"{address} cannot be reached; whether it has handled the message is unknown: {_first_line(error)}"

@@ -68,7 +68,7 @@ class Audio(ThreadedActor):
 
 
 class CoreListener:
-    """What hears events; Mopidy's way of sending them, unchanged."""
+    """Base class of listeners to events; Mopidy's way of sending them, unchanged."""
 
     @staticmethod
     def send(event: str, **details: Any) -> None:
@@ -93,7 +93,7 @@ class PlaybackController:
 
 
 class Core(ThreadedActor):
-    """What frontends talk to."""
+    """The player that frontends talk to."""
 
     def __init__(self, audio: Any, backends: list[Any]) -> None:
         super().__init__()

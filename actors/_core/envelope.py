@@ -23,7 +23,7 @@ The context has the sender's context variables; the handler's code alone runs in
 
 
 class Outcome(tuple[Any, ...]):
-    """What instruments see of the outcome of piped work: an envelope with the bare message.
+    """The envelope of the outcome of piped work, as instruments see it: with the bare message.
 
     ``life`` is the instance that it is for: if an instrument holds it back, it reaches no later life.
     """

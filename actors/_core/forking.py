@@ -1,4 +1,4 @@
-"""What a forked child makes of the actors of its parent: they are dead there, and say so."""
+"""Declare the parent's actors dead in a forked child: calls of them fail there."""
 
 from __future__ import annotations
 

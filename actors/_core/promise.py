@@ -67,7 +67,7 @@ class Callback:
 
 
 class Promise(pykka.Future[T]):
-    """What becomes of a future: the half that the answering side uses."""
+    """The half of a future that the answering side uses: it settles, cancels or expires the reply."""
 
     # Class attributes in place of pykka's __init__: every ask makes a future.
     _get_hook: Any = None
@@ -177,7 +177,7 @@ class Promise(pykka.Future[T]):
         return True
 
     def _tell(self) -> None:
-        """Wake who waits; also for the rest of those of whom Ctrl-C has kept a call before."""
+        """Wake all waiters and call all callbacks. After Ctrl-C has interrupted a call, another one goes on with the rest."""
         expiry = self._expiry
         # The first half of each of these tests is loops.runs_here() without the call.
         if expiry is not None and (

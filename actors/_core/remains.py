@@ -1,4 +1,4 @@
-"""What is left of an actor that has stopped: its ref works on, but holds nothing of the life.
+"""The remains of a stopped actor: its ref still works, but keeps no object of the actor's life in memory.
 
 A ref, or the record of a living actor's recent senders, may be kept for as long as the program runs. It must
 hold neither the instance, nor the constructor's arguments, nor, through the tracebacks of the last failure, the

@@ -32,7 +32,7 @@ Part: TypeAlias = "bytes | memoryview"
 
 
 class Kind(enum.IntEnum):
-    """What a frame says."""
+    """The kinds of frames."""
 
     START = 1
     """To the worker: what to run."""

@@ -1,4 +1,4 @@
-"""What a worker prints and logs, in the parent's log.
+"""Write what a worker prints and logs to the parent's log.
 
 A filter or handler of the program's own logging may raise. That must end neither the connection to the worker nor
 the pipes of its output: the worker would end with them.

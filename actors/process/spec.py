@@ -1,4 +1,4 @@
-"""What a worker is told at its start: where to import from, its limits, and the actor, pickled apart."""
+"""The start message of a worker: where to import from, its limits, and the actor, pickled separately."""
 
 from __future__ import annotations
 

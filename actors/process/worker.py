@@ -405,7 +405,7 @@ class WorkerProcess:
 
 
 def _from_stop_iteration(error: StopIteration) -> RuntimeError:
-    """What a coroutine makes of it."""
+    """Convert a StopIteration that a handler raised to a RuntimeError, as coroutines do."""
     made = RuntimeError("handler raised StopIteration")
     made.__cause__ = error
     return made

@@ -1,4 +1,4 @@
-"""What listens to a system from ``start`` to ``stop``, or within a ``with`` block."""
+"""Base class of listeners to a system: they listen from ``start`` to ``stop``, or within a ``with`` block."""
 
 from __future__ import annotations
 

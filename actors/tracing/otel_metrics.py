@@ -37,7 +37,7 @@ SECONDS = (0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 3
 
 
 class _Class:
-    """What is counted for one class of actors."""
+    """Counters of one class of actors."""
 
     __slots__ = ("attributes", "failed", "handled", "ran", "shared", "waited")
 

@@ -19,7 +19,7 @@ PAGES = {"index.md": "README.md", "contributing.md": "CONTRIBUTING.md", "changel
 _LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)([^)#\s]+)(#[^)\s]*)?(?=\))")
 _OUTSIDE = "files"
 _FENCE_OPTIONS = re.compile(r"^( *```\w+) .*$", re.MULTILINE)
-"""What stands behind a fence's language is for the tests; Markdown in the site would not see a fence."""
+"""Words behind a fence's language are for the tests; with them, the site's Markdown would not see a fence."""
 
 
 def on_files(files: Files, config: Any) -> Files:

@@ -1,4 +1,4 @@
-"""What the transports share in recognizing a caller."""
+"""Recognize callers: the part that all transports share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pixy.errors import Unauthenticated
 API_KEY = "X-API-Key"
 
 Later = Callable[[], Awaitable[None]]
-"""What is to be called and awaited."""
+"""A function to call and await."""
 
 
 def single(values: Sequence[str], name: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Who a caller is, what he may do, and how much of it.
+"""Recognize callers, and decide what they may do, and how much of it.
 
 Pure logic apart from the files and URLs that :mod:`~pixy.auth.keys` and :mod:`~pixy.auth.jwks` read; the time is an
 argument. Transports turn what they saw of a caller into :class:`~pixy.auth.principal.Credentials`; the

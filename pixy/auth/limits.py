@@ -31,7 +31,7 @@ _UNLIMITED = Limit()
 
 
 class Use:
-    """What one principal uses.
+    """The present use of one principal.
 
     Attributes:
         active: his requests under way.
@@ -131,13 +131,13 @@ class Limiter:
                 raise ConfigError(f"limits[{number}]: {error}") from None
         self._numbers: dict[Principal, int] = {}
         self._last: tuple[Principal, Use] | None = None
-        """Who made the last request, and so is the last one of the uses."""
+        """The principal of the last request, and his use, which is the last of all."""
         self._most = most
         self._clock = clock
         self._active = 0
 
     def limit_of(self, principal: Principal) -> Limit:
-        """What a principal may use."""
+        """Return the limit of a principal."""
         number = self._number(principal)
         return _UNLIMITED if number < 0 else self._limits[number][1]
 

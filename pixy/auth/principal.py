@@ -47,7 +47,7 @@ ANONYMOUS: Final = Principal("anonymous")
 
 
 class Credentials(NamedTuple):
-    """What a transport saw of a caller.
+    """The evidence of who a caller is, as a transport saw it.
 
     Attributes:
         authorization: the Authorization header, or metadata ``authorization``.

@@ -1,4 +1,4 @@
-"""What a principal may do. Pure.
+"""Decide what a principal may do. Pure.
 
 A rule says who may do which verbs on which clusters, topics and groups. What no rule allows is refused, once there is
 a rule; without any, everybody who is recognized may do everything. The rules are additive: their order does not

@@ -14,7 +14,7 @@ from pixy.escaping import escaped
 EXIT_USAGE = 2
 _WRONG_CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)")
 _WRONG_OPTION = re.compile(r"unrecognized arguments: (-[^\s=]*)")
-"""What argparse says."""
+"""Match argparse's own messages."""
 _WIDTH = 80
 """Columns of a help text's end; an example that is longer is broken where it is written."""
 

@@ -58,7 +58,7 @@ def changed_keys(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
 
 
 def fingerprint(paths: Iterable[str]) -> Fingerprint:
-    """What shows whether files have changed: time, size and inode of each; None if it is not there. Blocks."""
+    """Return the time, size and inode of each file, to see whether it has changed; None for a missing one. Blocks."""
 
     def of(path: str) -> tuple[int, int, int] | None:
         try:

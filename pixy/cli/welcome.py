@@ -1,4 +1,4 @@
-"""What the daemon prints when it serves the sandbox: where it listens, and what to try."""
+"""Print where the daemon listens, and what to try, when it serves the sandbox."""
 
 from __future__ import annotations
 

@@ -20,14 +20,14 @@ from pixy.config.kinds import (
 )
 
 VERBS: Final = ("produce", "consume", "ack", "describe", "admin")
-"""What a rule may allow."""
+"""The verbs that a rule may allow."""
 ALGORITHMS: Final = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA",
 )  # fmt: skip
 """Signatures of tokens: with a public key only, so that a daemon that checks tokens cannot make any."""
 OWN: Final = "own"
 OTHERS: Final = (OWN, "refuse")
-"""What becomes of callers without a Kafka identity: the daemon's own one, or none."""
+"""For callers without a Kafka identity: use the daemon's own one, or refuse them."""
 CERTIFICATE_NAMES: Final = ("cn", "dns", "uri", "email")
 
 

@@ -1,4 +1,4 @@
-"""What the :class:`~pixy.engine.admin.Admin` asks Kafka about groups, and changes in it."""
+"""Describe and change groups in Kafka, for the :class:`~pixy.engine.admin.Admin`."""
 
 from __future__ import annotations
 

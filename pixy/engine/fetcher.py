@@ -206,7 +206,7 @@ class Fetcher(Actor):
             reply.try_set(await loop.run_in_executor(self._threads, blocking))
         except PixyError as error:
             # Kafka's own error says nothing against the consumer. One without an answer may be its fault: librdkafka
-            # does not find the leaders of a topic that was made again (issue 4898).
+            # does not find the leaders of a topic that was made again (librdkafka issue 4898).
             broken = isinstance(error, KafkaError) and error.code < 0
             reply.try_fail(error)
         except Exception as error:

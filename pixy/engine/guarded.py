@@ -174,6 +174,6 @@ def _size(value: bytes | None, key: bytes | None, headers: RecordHeaders) -> int
 
 
 AnyCluster = ClusterClient | GuardedCluster
-"""What :meth:`pixy.engine.engine.Engine.cluster` returns."""
+"""The result of :meth:`pixy.engine.engine.Engine.cluster`."""
 
 __all__ = ["AnyCluster", "GuardedCluster"]

@@ -16,16 +16,16 @@ caller: Final[ContextVar[str]] = ContextVar("pixy_share", default="")
 
 
 TIMES_FREE: Final = 3
-"""How many times as much as he leaves free one caller may have, so three quarters if he is alone; also of bytes."""
+"""One caller may hold at most this many times what is left free: three quarters if he is alone. It also bounds bytes."""
 
 
 def part(most: int) -> int:
-    """What one caller may have of a number of places: three quarters, and of less than four all."""
+    """Return how many of ``most`` places one caller may hold: three quarters, or all if there are fewer than four."""
     return most - most // (TIMES_FREE + 1)
 
 
 class Shares:
-    """Lets one caller have at most three quarters of a number of places, and of what he leaves the next one three quarters.
+    """Lets one caller hold at most three quarters of a number of places, and the next one three quarters of the rest.
 
     So some remain for others, however many take all they can: one may take another place only while he has fewer than
     three times those that are free (dynamic thresholds, as in :mod:`pixy.auth.limits`).

@@ -1,4 +1,4 @@
-"""What librdkafka's log says of heartbeats, which it tells in no other way."""
+"""Count heartbeats without an answer, which librdkafka reports only in its log."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pixy.kafka.errors import translate
 from pixy.kafka.producer_messages import Landed, Message
 
 _NO_PARTITION = (KafkaError._UNKNOWN_PARTITION, KafkaError._DESTROY)
-"""What librdkafka says of a message for a partition that its topic does not have, and of one that waits when its topic loses its partition."""
+"""librdkafka's errors for a message whose partition the topic does not have, or loses while the message waits."""
 
 
 def send_one(producer: Producer, topic: str, item: Message, partition: int, report: Landed) -> bool:

@@ -34,7 +34,7 @@ _LONGEST_KEY = 512
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What is known of a topic.
+    """The known partitions of a topic.
 
     Attributes:
         partitions: those that have gates, sorted, at least one.

@@ -1,7 +1,7 @@
 """Finds topics that were deleted and made again while messages wait for them. Pure.
 
 A topic that is made again has leader epochs that begin at 0. librdkafka (2.16) takes them for outdated if it knows a
-higher one of the old topic (issue 4898). A producer then sends to the old leader for ever, which refuses, and the
+higher one of the old topic (librdkafka issue 4898). A producer then sends to the old leader for ever, which refuses, and the
 messages time out. Only a new producer helps; the client says nothing, so this is found by the topics' ids. Brokers before
 Kafka 2.8 give none; there a cluster that was made again, at the same addresses, is found by its own id.
 

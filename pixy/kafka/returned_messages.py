@@ -47,7 +47,7 @@ _NO_OFFSET = "landed without an offset and are sent again"
 _MOVED = "go to other partitions: theirs do not exist any more"
 
 _SENT, _FAILED, _NO_ROOM = range(3)
-"""What becomes of a message that is handed to librdkafka."""
+"""The outcomes of handing a message to librdkafka."""
 
 
 class Produce(Protocol):

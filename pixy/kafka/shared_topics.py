@@ -1,4 +1,4 @@
-"""What coordinators say about topics, asked once for all groups of the process that have the same coordinator.
+"""Ask a coordinator about topics once for all groups of the process that it coordinates.
 
 Each group compares the ids of its topics every few seconds, also when it is idle. With a request, and a thread, of its own
 for each, 200 idle groups took a processor and a half.
@@ -26,7 +26,7 @@ class _Coordinator:
     asked_at: float = 0.0
     names: frozenset[str] = frozenset()
     waiting: dict[Hashable, tuple[frozenset[str], Found]] = field(default_factory=dict)
-    """By who asks: one question each."""
+    """The questions that wait, by asker: one each."""
     asking: bool = False
 
 
@@ -77,9 +77,9 @@ class SharedTopics:
         """Ask for all who wait, and for those who come meanwhile.
 
         Args:
-            coordinator: as above.
-            ask: asks the broker about topics; returns None if another one has answered. If it raises, nobody hears; who
-                still wants to know asks again.
+            coordinator: as in :meth:`wants`.
+            ask: asks the broker about topics; returns None if another broker has answered. If it raises, the askers
+                that wait get no answer, and have to call :meth:`wants` again.
         """
         with self._lock:
             known = self._coordinators[coordinator]
@@ -104,7 +104,7 @@ class SharedTopics:
             raise
 
     def nobody_asks(self, coordinator: Hashable) -> None:
-        """Whoever was to :meth:`ask` does not. Who still wants to know asks again."""
+        """Drop the questions that wait, because the caller that had to :meth:`ask` cannot. Their askers have to ask again."""
         with self._lock:
             known = self._coordinators[coordinator]
             known.asking, known.waiting = False, {}

@@ -34,7 +34,7 @@ _WRONG: Final = frozenset(
         ErrorCode.POLICY_VIOLATION,
     }
 )
-"""What the request can do better."""
+"""Errors that a corrected request avoids."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What a Metadata response says about topics: ids, partitions, leaders. Pure."""
+"""Read the ids, partitions and leaders of topics from a Metadata response. Pure."""
 
 from __future__ import annotations
 

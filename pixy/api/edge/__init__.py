@@ -1,1 +1,1 @@
-"""What stands between a client's socket and a request: bounds on connections, deadlines, unfinished heads."""
+"""The path from a client's socket to a request: bounds on connections, deadlines, unfinished heads."""

@@ -1,6 +1,6 @@
-"""Whose share of what all callers share a request counts against.
+"""Name the caller whose quota a request is charged to.
 
-The principal, once one is recognized (``auth``); otherwise the address: of the connection, or the one that a trusted proxy
+It is the principal, once one is recognized (``auth``); otherwise the address: of the connection, or the one that a trusted proxy
 names as its own peer.
 """
 

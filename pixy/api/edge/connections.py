@@ -66,7 +66,7 @@ class Slot:
 
     def __init__(self, caller: str, free: Callable[[str], None]) -> None:
         self.caller = caller
-        """Whose share the connection counts against; see :func:`caller_of`."""
+        """The caller whose share the connection counts against; see :func:`caller_of`."""
         self.peer = ""
         """The peer's address and port, once a transport has asked for it."""
         self.known: tuple[Any, Caller] | None = None

@@ -1,4 +1,4 @@
-"""What all listeners of a process share at the edge."""
+"""Bounds and logs at the edge that all listeners of a process share."""
 
 from __future__ import annotations
 
@@ -54,5 +54,5 @@ class Edge:
         self.access_log = access_log
 
     def refused(self, listener: str) -> Refused:
-        """What a listener tells of connections and half requests that it refuses."""
+        """Return the function that logs connections and half requests that a listener refuses."""
         return ignore if self.access_log is None else functools.partial(self.access_log.refused, listener)

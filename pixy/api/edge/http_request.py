@@ -10,7 +10,7 @@ from aiohttp.helpers import reify
 from aiohttp.streams import EMPTY_PAYLOAD
 
 SERVER: Final = "kafka-pixy"
-"""What the header Server says of every answer; aiohttp's own text names the versions of Python and aiohttp."""
+"""The header Server of every answer; aiohttp's own text would name the versions of Python and aiohttp."""
 _ORIGIN: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 
 

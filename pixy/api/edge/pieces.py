@@ -81,7 +81,7 @@ class PacedInput(Refusing):
         self._latest: tuple[Any, Any] = (None, None)
         """The latest request and its body."""
         self.kept: deque[bytes] = deque()
-        """What has arrived and waits."""
+        """Pieces of data that have arrived and wait."""
         self._begin = 0
         """Where the rest of the first of these begins."""
         self._dense = False

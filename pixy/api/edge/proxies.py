@@ -1,4 +1,4 @@
-"""Whose ``Forwarded`` and ``X-Forwarded-*`` headers are believed: those of the proxies configured, and of peers."""
+"""Believe ``Forwarded`` and ``X-Forwarded-*`` headers only of the proxies configured, and of peers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has arrived on a connection and is held, counted in the byte budget: bodies that nobody reads yet, data that is not parsed, long heads.
+"""Count in the byte budget the bytes that a connection holds: bodies that nobody reads yet, unparsed data, long heads.
 
 A body is counted for its request once its handler reads it. Until then it is counted here: the request waits for its turn,
 or for its caller to be recognized, or its handler reads no body at all. What comes after the handler has ended is dropped.

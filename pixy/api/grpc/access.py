@@ -1,7 +1,7 @@
-"""What the access log says of gRPC calls.
+"""Write gRPC calls to the access log.
 
-What grpc's core refuses by itself it tells nobody: connections above its bound, and metadata that is too large. A call
-whose message is too large it cancels, as if the client had gone.
+grpc's core reports none of its own refusals: connections above its bound, and metadata that is too large. It cancels a call
+whose message is too large, as if the client had gone.
 """
 
 from __future__ import annotations

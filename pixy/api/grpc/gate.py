@@ -1,4 +1,4 @@
-"""Calls that begin and do not go on: a gRPC call has its place from its first frame, long before its message has arrived.
+"""Bound gRPC calls that begin and do not go on: a call takes a place with its first frame, long before its message arrives.
 
 grpc hands a unary call to its handler once its message is there, and waits for it for ever; meanwhile the call has one of
 ``max_concurrent_requests``, and the core keeps what has come of the message. So here a call is a stream of one message,

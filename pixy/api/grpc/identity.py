@@ -1,4 +1,4 @@
-"""What a gRPC call shows of its caller."""
+"""Find the credentials of a gRPC call's caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the access log says of an HTTP request."""
+"""Write HTTP requests to the access log."""
 
 from __future__ import annotations
 

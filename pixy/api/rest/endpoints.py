@@ -184,9 +184,8 @@ class Endpoints:
         body = await self._read_body(request, _MAX_OFFSETS_BODY, "Failed to read the request: err=({})")
         group = Params(query_of(request), body if is_form else b"").group()
         params.check_size(body)
-        offsets: dict[
-            int, tuple[int, int, str]
-        ] = {}  # a later element for a partition replaces an earlier one
+        # A later element for a partition replaces an earlier one.
+        offsets: dict[int, tuple[int, int, str]] = {}
         for at, element in enumerate(params.offsets_of(go_json.parse(body)), 1):
             offset = params.offset_of(element)
             offsets[offset[0]] = offset

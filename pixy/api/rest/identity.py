@@ -1,4 +1,4 @@
-"""What an HTTP request shows of its caller."""
+"""Find the credentials of an HTTP request's caller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all REST endpoints of Kafka-Pixy's own API share: reading a request's query and body, and JSON answers."""
+"""Read the query and body of a request, and make JSON answers, for all REST endpoints of Kafka-Pixy's own API."""
 
 from __future__ import annotations
 

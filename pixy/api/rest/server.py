@@ -245,7 +245,7 @@ class RestServer(Listener):
         return response
 
     def _shown(self, guard: Guard, request: web.BaseRequest) -> Credentials:
-        """What a request shows of its caller, or the peer that has forwarded it proves. Raises Unauthenticated."""
+        """Return the credentials of a request, or of the caller that a forwarding peer has proved. Raises Unauthenticated."""
         hop = self._rest_v1.peers.hop(request)
         if hop is None or hop.principal is None:
             return credentials(request, guard.authenticator)

@@ -64,9 +64,8 @@ async def read(request: web.BaseRequest, config: Rest, share: Share) -> bytes:
     if compressed and body:
         body = await gunzip(body, config, share)
     if len(body) > _LONG:
-        await asyncio.sleep(
-            0
-        )  # putting the pieces of 16 MiB together takes some milliseconds, and counting as many
+        # Putting the pieces of 16 MiB together takes some milliseconds, and counting as many.
+        await asyncio.sleep(0)
     # Parsing takes seconds for a body of empty objects.
     if body.count(b"{") > _OBJECTS_PER_RECORD * config.max_request_records:
         raise too_many(config)

@@ -1,4 +1,4 @@
-"""What a connection is made of: the daemon's address, files of TLS, and the token. All is checked before gRPC sees it.
+"""Read and check the parts of a connection before gRPC sees them: the daemon's address, files of TLS, and the token.
 
 gRPC's own errors are many lines on standard error, blame the daemon for a local file, and end the process for a certificate without its key.
 """

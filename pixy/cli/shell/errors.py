@@ -1,4 +1,4 @@
-"""What goes wrong in the shell, as one line that says what to do."""
+"""Report errors of the shell in one line that says what to do."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NO_CLUSTER: Final = "proxy `"
 
 NO_TLS_THERE: Final = "without TLS: the TLS handshake failed"
 NO_TLS: Final = "leave out --tls, --ca and --cert (and KAFKA_PIXY_TLS, KAFKA_PIXY_CA), or name another port"
-"""What to do about a daemon that serves no TLS."""
+"""The advice for a daemon that serves no TLS."""
 _TRY_TLS: Final = "if it serves TLS, give --tls or --ca; else "
 
 EXIT_ERROR: Final = 1
@@ -66,7 +66,7 @@ class NotConnected(DaemonGone):
 
 
 class WrongServer(NotConnected):
-    """What answers at the address is no daemon, or none that is trusted: asking again would not help."""
+    """The server at the address is no daemon, or none that is trusted: asking again would not help."""
 
 
 def of_call(error: Any, server: str, method: str, *, tls: bool = False) -> CallError:

@@ -26,7 +26,7 @@ EXITS: Final = {
 _SAID_BY: Final[dict[Any, str]] = {
     click.core.ParameterSource.ENVIRONMENT: "KAFKA_PIXY_SERVER",
 }
-"""What has named the daemon, for errors, where it is neither the flag nor a profile, whose file is named."""
+"""Errors name the source of the daemon's address by these texts; other sources are the flag, and a profile's file."""
 _HELP: Final = ["-h", "-help", "--help"]
 """As the daemon's own flags."""
 _WIDTH: Final = 100

@@ -51,7 +51,7 @@ _TOKENS: Final[dict[str, Part]] = {
     "h": lambda message: b",".join(name.encode() + b"=" + value for name, value in message.headers),
     "%": lambda _message: b"%",
 }
-"""What stands after ``%``, as in kcat."""
+"""The letters after ``%``, as in kcat."""
 _ESCAPES: Final = {"n": b"\n", "r": b"\r", "t": b"\t", "\\": b"\\", "0": b"\0"}
 _PIECE: Final = re.compile(r"%(.?)|\\x([0-9A-Fa-f]{2})|\\(.?)|([^%\\]+)", re.S)
 

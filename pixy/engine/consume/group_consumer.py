@@ -51,7 +51,7 @@ _DRAIN_GRACE = 0.25
 
 
 class _Begin:
-    """What is handled before this was sent in an earlier life."""
+    """The first message of a life: an event that is handled before it comes from an earlier life."""
 
 
 _EVENTS = (Assigned, Committed, Fetched, Lost, Revoked, SessionFailed)

@@ -23,7 +23,7 @@ class _Group:
     caller: str
     leaving: bool = False
     waiting: list[Future[Any]] = field(default_factory=list)
-    """Who has asked for it since it began to leave."""
+    """Requests for the group since it began to leave."""
 
 
 class Groups:

@@ -82,9 +82,9 @@ class OffsetCommitter(Actor):
         self._in_flight: dict[TopicPartition, Commit] | None = None
         self._refresh = refresh
         self._last: dict[TopicPartition, Commit] = {}
-        """What Kafka has, if it is to be committed again."""
+        """The last commits that Kafka has taken, if they are to be repeated."""
         self._refreshed: dict[TopicPartition, float] = {}
-        """When this member has committed that."""
+        """When this member has last committed each of them."""
 
     def on_start(self) -> None:
         """Begin to tick."""
@@ -144,7 +144,7 @@ class OffsetCommitter(Actor):
         return {partition: to_commit(partition, position) for partition, position in self._dirty.items()}
 
     def _due(self) -> dict[TopicPartition, Commit]:
-        """What is to be committed again though it has not changed."""
+        """Return the commits to repeat now, though their positions have not changed."""
         if self._refresh is None:
             return {}
         before = self.system.loop.time() - self._refresh

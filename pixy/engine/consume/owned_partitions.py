@@ -203,7 +203,7 @@ class OwnedPartitions:
         self._on_drained(commits)
 
     def _last_positions(self, drained: dict[TopicPartition, Position | None]) -> list[Commit]:
-        """What to commit: an ack may have come since the owner reported, while others were draining."""
+        """Return the last positions to commit, with acks that came after the owner reported, while others were draining."""
         found = ((each, self._owners[each].assignment.position or told) for each, told in drained.items())
         return [to_commit(partition, position) for partition, position in found if position is not None]
 

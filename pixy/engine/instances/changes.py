@@ -102,7 +102,7 @@ class Changes:
         self.reads = reads
         self.replace = replace
         self._to_repeat: Subscription | None = None
-        """What is in effect, until the session has carried it out (again)."""
+        """The subscription in effect, until the session has carried it out (again)."""
         self._failures = 0
         self._assigning: _Assign | None = None
         self._next: deque[tuple[_Assign, Callable[[], None]]] = deque()
@@ -116,7 +116,7 @@ class Changes:
         return state.in_effect
 
     def to_repeat(self) -> Subscription | None:
-        """What has to be carried out again now; None if there is nothing, or while a client's change is under way."""
+        """Return the subscription to carry out again now; None if there is none, or while a client's change is under way."""
         state = self._context.state
         due = not self._context.closing and self._to_repeat is state.subscription
         return self._to_repeat if due else None

@@ -61,14 +61,14 @@ class ReaderState:
     """Survives a restart of the actor, so that the reader continues where it was."""
 
     subscription: Subscription = field(default_factory=Subscription)
-    """What a client has asked for last."""
+    """The last subscription that a client has asked for."""
     in_effect: Subscription = field(default_factory=Subscription)
-    """What the session has carried out last. A later change may be under way."""
+    """The last subscription that the session has carried out. A later change may be under way."""
     matched_first: frozenset[str] = frozenset()
     """The topics that matched a pattern when the subscription to it took effect, without those that have been missing since."""
     positions: Positions = field(default_factory=Positions)
     met: dict[str, MetTopic] = field(default_factory=dict)
-    """What sessions have learned of the topics since the subscription began."""
+    """The topics as sessions have learned them since the subscription began."""
 
 
 @dataclass(frozen=True, slots=True)

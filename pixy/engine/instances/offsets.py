@@ -184,8 +184,8 @@ class Offsets:
             self._operations.begin(_AutoCommit(context.positions, context.actor.path, self.auto_commit))
 
     def last_commits(self, partitions: Collection[TopicPartition]) -> tuple[Commit, ...]:
-        """What to commit before partitions are given back: what commits of positions under way still have to
-        commit, and, with automatic commits, the confirmed positions.
+        """Return the commits to make before partitions are given back: those that are still under way, and, with
+        automatic commits, the confirmed positions.
 
         Args:
             partitions: those that are about to go.

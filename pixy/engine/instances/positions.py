@@ -30,7 +30,7 @@ class Positions:
         """The starts that are to be committed although the reader has read nothing."""
         self._committed: dict[TopicPartition, int] = {}
         self._expected: dict[TopicPartition, frozenset[int]] = {}
-        """What the group may have committed, as long as nobody but this reader commits; see :class:`EarlierPosition`."""
+        """Offsets that the group may have committed, as long as nobody but this reader commits; see :class:`EarlierPosition`."""
         self._earlier: dict[TopicPartition, EarlierPosition] = {}
         """Positions from before a restart, until their partitions are assigned again."""
         self._unread: dict[TopicPartition, bool] = {}

@@ -214,7 +214,7 @@ class SettledListener(Protocol):
 
 
 def _cost_of(record: Message) -> int:
-    """What a record of a batch takes of :data:`BUDGET` if it is handed over alone."""
+    """Return the part of :data:`BUDGET` that a record of a batch takes if it is handed over alone."""
     return 1 + len(record.headers or ())
 
 

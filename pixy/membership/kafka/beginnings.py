@@ -23,7 +23,7 @@ _ASK_AGAIN = 1.0
 
 
 class Beginnings:
-    """What one session knows of its topics.
+    """Decides where partitions begin, from one session's knowledge of their topics.
 
     Args:
         conf: its ``initial_offset`` decides for new groups.

@@ -45,7 +45,7 @@ _FINAL_PATIENCE = 5.0
 
 
 class FetchingSession(MemberThread[Event]):
-    """What implementations of :class:`pixy.membership.Session` share. Subclasses start the thread.
+    """Base class of implementations of :class:`pixy.membership.Session`. Subclasses start the thread.
 
     A commit that was handed over before a partition was revoked, and runs after that, leaves the partition out:
     the broker would take it from any member, and it would move the next owner's offset back.

@@ -29,22 +29,22 @@ POLL_INTERVAL = PollInterval()
 
 
 class Wanted:
-    """What a read looks for. The loop sets it, and the session's thread takes it."""
+    """The arguments of the waiting read: the loop sets them, the session's thread takes them."""
 
     __slots__ = ("arguments",)
 
     def __init__(self) -> None:
         self.arguments = (0, 0, True)
-        """Of the last ``want``: most, max_bytes, wait."""
+        """``most``, ``max_bytes`` and ``wait`` of the last ``want``."""
 
     @property
     def most(self) -> int:
-        """How many records; 0: no read waits."""
+        """The most records to return; 0: no read waits."""
         return self.arguments[0]
 
 
 class InstanceReads:
-    """For one session, in its thread.
+    """Serves the reads of one session, in the session's thread.
 
     Args:
         name: the session's, for logs.
@@ -192,19 +192,19 @@ class InstanceReads:
     # -- the partitions have changed --------------------------------------------------------------
 
     def restarted(self, partitions: Iterable[TopicPartition]) -> None:
-        """The client was told to fetch these from the beginning or from somewhere else, which ends their pause."""
+        """Pause partitions again if nobody reads: a new position, which the client has just got, ends a pause."""
         if self.paused:
             self._client.pause(partitions)
 
     def replaced(self, partitions: Iterable[TopicPartition]) -> None:
-        """Exactly these are assigned now, and the reader is there."""
+        """Resume fetching: exactly these partitions are assigned now, and the reader is there."""
         # librdkafka keeps the pause of a partition that goes and comes back.
         self.paused = False
         self._late.resume(partitions)
         self.looked = time.monotonic()
 
     def added(self, partitions: Collection[TopicPartition]) -> None:
-        """The group has assigned these as well."""
+        """Note that the group has assigned further partitions: pause them if nobody reads, else fetch them."""
         if self.paused:
             self._client.pause(partitions)
         elif partitions:
@@ -212,12 +212,12 @@ class InstanceReads:
             self._late.resume(partitions)
 
     def expect(self, starts: Mapping[TopicPartition, int]) -> None:
-        """The client fetches these, from these offsets."""
+        """Expect records of partitions that the client now fetches, from these offsets."""
         self._first_records.expect(starts)
         self._topics.started(starts)
 
     def sought(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """The client fetches these from other offsets, which the reader has chosen."""
+        """Drop the records fetched ahead of a seek: the reader has chosen new offsets for these partitions."""
         if (late := self._late.drop(offsets)) and not self.paused:
             self._client.resume(late)
         self._topics.moved(offsets)
@@ -225,7 +225,7 @@ class InstanceReads:
         self.ahead = [message for message in self.ahead if partition_of(message) not in offsets]
 
     def forget(self, partitions: set[TopicPartition]) -> None:
-        """These are assigned no longer, or begin elsewhere: their records are not returned."""
+        """Drop the records of partitions that are no longer assigned, or begin elsewhere."""
         self._first_records.forget(partitions)
         self._late.drop(partitions)
         self.ahead[:] = [message for message in self.ahead if partition_of(message) not in partitions]

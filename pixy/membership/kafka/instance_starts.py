@@ -49,8 +49,8 @@ class Found:
 
     @property
     def to_fetch(self) -> Starts:
-        """What to tell the Kafka client. Late partitions are paused until their beginning is known; END would have the client
-        look it up, and its answer could undo that beginning.
+        """The offsets to give to the Kafka client. Late partitions get 0, and are paused until their beginning is known: with END,
+        the client would look up the end, and its answer could undo that beginning.
         """
         return {**self.starts, **dict.fromkeys(self.late, 0)}
 

@@ -37,7 +37,7 @@ Ids = Mapping[TopicPartition, uuid.UUID | None]
 
 
 class InstanceTopics:
-    """For one session, in its thread.
+    """Watches the ids of the topics of one session, in the session's thread.
 
     Args:
         client: the session's.
@@ -69,19 +69,19 @@ class InstanceTopics:
         self._last = dict(self._first)
         """See :attr:`ids`."""
         self._next: dict[TopicPartition, int] = {}
-        """Where the last records ended."""
+        """The offset after the last record that was returned, by partition."""
         self._compare_at = 0.0
         self._made_again: set[str] = set()
         """The topics of which the client has met another id before."""
         self._unheard = Unheard()
         self.silent = self._unheard.silent
-        """While this is empty, :meth:`heard` need not be called: it would be, for each record."""
+        """Partitions that have returned nothing yet. While there are none, skip the call of :meth:`heard` for each record."""
 
     def added(self, partitions: list[TopicPartition]) -> set[TopicPartition]:
         """Note the ids of newly assigned partitions' topics; return those whose topic was another one before.
 
-        Ask before the committed offsets are read: those of a later topic are then taken for another one's, which
-        begins at its oldest record.
+        Call it before the committed offsets are read. If a topic is made again between the two, its partitions then
+        count as those of another topic, and begin at their oldest record.
 
         Raises:
             PixyError: the coordinator does not answer.

@@ -149,7 +149,7 @@ class MemberThread(ABC, Generic[E]):
         self._client.close()
 
     def _final_check(self, batch: tuple[Commit, ...]) -> Check | None:
-        """What decides which of the last positions may be committed; None for all."""
+        """Return the check that decides which of the last positions may be committed; None for all."""
         return None
 
     def _end(self) -> None:

@@ -255,9 +255,8 @@ class SessionPartitions:
         }
         if all(each == NULL_UUID for each in known.values()):
             return None  # brokers before Kafka 2.8 have no ids
-        if len(known) == len(
-            self._fetching
-        ):  # else the other topics would not be compared while these are busy
+        # With fewer topics, the other ones would not be compared while these are busy.
+        if len(known) == len(self._fetching):
             self._compare_at = time.monotonic() + _COMPARE_IDS
 
         def check(offsets: GroupOffsets, commits: tuple[Commit, ...]) -> tuple[Commit, ...]:

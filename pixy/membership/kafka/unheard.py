@@ -2,7 +2,7 @@
 
 A topic that was deleted and made again has leader epochs that begin at 0. librdkafka (2.16) takes them for outdated if
 it knows a higher one of the old topic, and then fetches with the old one, which the broker refuses, for ever
-(issue 4898 describes it of producers). It says nothing, and only a new client helps. That costs the group a
+(librdkafka issue 4898 describes it of producers). It says nothing, and only a new client helps. That costs the group a
 rebalance, so it is not done for every topic that is made again, but on evidence: a partition that is fetched returns
 a message or its end at once. If it returns neither, and its log has messages for us, it is stuck.
 
@@ -30,7 +30,7 @@ PATIENCE_BUSY: Final = 20.0
 
 
 class Unheard:
-    """For one session, in its thread."""
+    """Watches the partitions of one session, in the session's thread."""
 
     def __init__(self) -> None:
         self.silent: dict[TopicPartition, float] = {}

@@ -71,7 +71,7 @@ class Claims:
         self.checks: set[asyncio.Task[None]] = set()
         """Tasks that check claims which seem to have vanished."""
         self.refused: dict[TopicPartition, str] = {}
-        """Who had the partition at the last attempt."""
+        """The owners of partitions that could not be claimed, at the last attempt."""
 
     async def claim(self, partitions: Iterable[TopicPartition]) -> None:
         """Try to claim partitions; those that succeed are in ``held``, even if others fail. Raises KeeperError."""

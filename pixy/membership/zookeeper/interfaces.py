@@ -1,4 +1,4 @@
-"""What surrounds a member of a group in ZooKeeper: the consumer of its partitions, and Kafka."""
+"""Interfaces that a member of a group in ZooKeeper uses: the consumer of its partitions, and Kafka."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pixy.wire.types import TopicPartition
 
 
 class Partitions(Protocol):
-    """What a member does with its partitions. No method but :meth:`hand_back` waits."""
+    """The consumer of a member's partitions. No method but :meth:`hand_back` waits."""
 
     def joined(self) -> None:
         """The member has joined, or its subscription has changed, and it has got nothing new."""

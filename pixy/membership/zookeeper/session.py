@@ -63,7 +63,7 @@ class ZooKeeperSession(FetchingSession):
         """Whether the group has been told that this session has failed: no event follows."""
         self._since: dict[TopicPartition, int] = {}
         self._handing_back: tuple[Revoked, asyncio.Future[tuple[Commit, ...]]] | None = None
-        """What waits for its release, and the last positions to come."""
+        """The revocation that waits for its release, and the future of the last positions."""
         self._left = False
         self._subscribed = True  # poll whenever there is something to fetch
         # First: without it there is no session that could stop the member, which would remove the registration of the next one.

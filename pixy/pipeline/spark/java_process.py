@@ -24,7 +24,7 @@ _NOISE: Final = ("WARNING: Using incubator modules", "Picked up ", "NOTE: Picked
 
 
 class JavaOutput:
-    """What Java writes to standard error: kept while Spark starts, passed on from then on.
+    """Reads Java's standard error: keeps it while Spark starts, passes it on from then on.
 
     Args:
         keep: False passes everything on at once.
