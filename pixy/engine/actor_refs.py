@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, Literal, Protocol, TypeVar
 
-from actors import Actor, ActorDeadError, ActorRef, Future, MailboxFull, NoAnswer, Request
+from actors import Actor, ActorDeadError, ActorRef, MailboxFull, NoAnswer, Request
 from pixy.errors import PixyError, ShuttingDown, TooManyRequests, Unavailable
 
 R = TypeVar("R")
@@ -19,7 +19,7 @@ NO_KEY: Final = ""
 class Asked(Protocol):
     """Takes requests, such as an ``ActorRef``."""
 
-    def ask(self, request: Request[R], /, *, block: Literal[False]) -> Future[R]: ...
+    def ask(self, request: Request[R], /, *, block: Literal[False]) -> Awaitable[R]: ...
 
 
 class ActorRefs:
@@ -90,7 +90,7 @@ class ActorRefs:
         return ShuttingDown() if self._stopping() else Unavailable("restarting, try again")
 
 
-async def unless_full(future: Future[R], limit: str) -> R:
+async def unless_full(future: Awaitable[R], limit: str) -> R:
     """Wait for a reply. Raises TooManyRequests with the configuration key ``limit`` if the mailbox was full."""
     try:
         return await future
