@@ -151,7 +151,8 @@ class Brokers:
         for _ in range(STARTS - 1):
             try:
                 self.cluster.wait_ready()
-                return self._wait_for_leaders()
+                self._wait_for_leaders()
+                return self._wait_for_answers()
             except RuntimeError:
                 time.sleep(self._plan.session_timeout)
                 for node in self.cluster.ended():
@@ -168,6 +169,21 @@ class Brokers:
                     return
             time.sleep(PAUSE)
         raise RuntimeError(f"partitions without leaders for {LEADERS_WITHIN:g} s")
+
+    def _wait_for_answers(self) -> None:
+        """Wait until the leaders of a topic without other replicas answer: one that died still leads while its session lives."""
+        lone = next((topic.name for topic in self._plan.topics if topic.replicas == 1), "")
+        deadline = time.monotonic() + LEADERS_WITHIN
+        while time.monotonic() < deadline and not self.cluster.ended():
+            with contextlib.suppress(KafkaException):
+                if not lone or lone not in self.cluster.admin().list_topics(timeout=5).topics:
+                    return
+                self._look_at_bounds(lone, timeout=5)
+                return
+            time.sleep(PAUSE)
+        raise RuntimeError(
+            f"a broker that leads alone does not answer for {LEADERS_WITHIN:g} s, or has ended"
+        )
 
     @insisting
     def partitions(self, topic: str) -> dict[int, int]:
@@ -196,11 +212,14 @@ class Brokers:
     @insisting
     def bounds(self, topic: str) -> dict[int, tuple[int, int]]:
         """The first and the next offset of each partition."""
+        return self._look_at_bounds(topic, timeout=10)
+
+    def _look_at_bounds(self, topic: str, timeout: float) -> dict[int, tuple[int, int]]:
         consumer = self._consumers.get("")
         if consumer is None:
             consumer = self._consumers[""] = _consumer(self.bootstrap, "chaos-bounds")
         return {
-            partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)
+            partition: consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=timeout)
             for partition in self.partitions(topic)
         }
 
