@@ -14,6 +14,7 @@ from typing import Any
 from pixy.engine.consume.offers import OfferBook
 from pixy.engine.consume.partition_messages import Records
 from pixy.engine.consume.partition_owner import PartitionOwner
+from pixy.engine.instances.changes import Changes
 from pixy.kafka import library_calls, producer, returned_messages
 from pixy.kafka.consumer import Commit
 from pixy.kafka.gated_sender import GatedSender
@@ -92,12 +93,23 @@ def stale_partitions() -> None:
     GatedSender.found = lambda *_: None  # type: ignore[method-assign]
 
 
+def idle_instances() -> None:
+    """Consume nothing any more in an instance that begins again and fails to choose its partitions at the first attempt."""
+    failed = Changes.failed
+
+    def giving_up(self: Any, wanted: Any, error: Any) -> bool:
+        return wanted is not None and failed(self, wanted, error)
+
+    Changes.failed = giving_up  # type: ignore[method-assign]
+
+
 PLANTS: dict[str, Callable[[], None]] = {
     "loss": loss,
     "early-commit": early_commit,
     "reorder": reorder,
     "stall": stall,
     "stale-partitions": stale_partitions,
+    "idle-instances": idle_instances,
 }
 
 __all__ = ["PLANTS"]
