@@ -165,6 +165,26 @@ def accepted_in_the_last_and_nowhere(lives: Lives) -> None:
     lives.accepted[lives.at(2, 20)]["ids"] = ["m.lost"]
 
 
+def accepted_and_nowhere_though_a_fault_was_short(lives: Lives) -> None:
+    """The faults of the topic itself are no reason either: the message was accepted when it had been made again."""
+    lives.accepted[lives.at(2, 0)].update(ids=["m.lost"], t0=START + 2 * LIFE + 1, t1=START + 2 * LIFE + 1.1)
+    t0 = START + 2 * LIFE + 3
+    lives.faults.append({"kind": "crash-admin", "daemon": 1, "t0": t0, "t1": t0 + 0.5, "note": ""})
+
+
+def accepted_and_nowhere_though_another_daemon_died(lives: Lives) -> None:
+    lives.accepted[lives.at(2, 20)]["ids"] = ["m.lost"]
+    t = lives.accepted[lives.at(2, 20)]["t1"] + 1
+    lives.faults.append({"kind": "daemon-kill", "daemon": 2, "t0": t, "t1": t + 2, "note": ""})
+    lives.events.append({"t": t, "what": "daemon ended", "d": 2, "code": -9, "by": "daemon-kill"})
+
+
+def delivered_long_after_the_topic_was_made_again(lives: Lives) -> None:
+    last, t = lives.at(1, EACH - 1), START + 2 * LIFE + 40
+    lives.delivered[last].update(t0=t, t1=t + 0.1)
+    del lives.acks[last], lives.commits[last]
+
+
 def never_delivered_in_the_last(lives: Lives) -> None:
     del lives.delivered[lives.at(2, 20)]
 
@@ -221,6 +241,9 @@ PLANTED: list[tuple[Callable[[Lives], None], str]] = [
     (acknowledged_in_a_partition_that_is_gone, "loss"),
     (accepted_and_nowhere, "loss"),
     (accepted_in_the_last_and_nowhere, "loss"),
+    (accepted_and_nowhere_though_a_fault_was_short, "loss"),
+    (accepted_and_nowhere_though_another_daemon_died, "loss"),
+    (delivered_long_after_the_topic_was_made_again, "loss"),
     (never_delivered_in_the_last, "loss"),
     (skipped, "commits"),
     (committed_too_early, "commits"),

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.chaos.kit.checker import commits, duplicates, loss, order, placement, progress
+from tests.chaos.kit.checker import accepted, commits, duplicates, loss, order, placement, progress
 from tests.chaos.kit.checker.evidence import Evidence
 from tests.chaos.kit.checker.outcome import Outcome
 
@@ -25,7 +25,7 @@ def check(folder: Path) -> Outcome:
     """Check the records in a folder."""
     evidence = Evidence(folder)
     outcome = Outcome(evidence)
-    for rule in (loss, order, commits, progress, placement, duplicates):
+    for rule in (loss, accepted, order, commits, progress, placement, duplicates):
         rule.check(evidence, outcome)
     return outcome
 

@@ -104,6 +104,10 @@ class Evidence:
         )
         self.windows = Windows(self.faults)
         self.events = list(read(folder, "events"))
+        self.deaths = [
+            (each["t"], each["d"]) for each in self.events if each["what"] == "daemon ended" and each["code"]
+        ]
+        """Times and numbers of daemons that ended otherwise than by a stop."""
         self.began = self.events[0]["t"] if self.events else 0.0
         self.ended = self.events[-1]["t"] if self.events else 0.0
         self.timeline = [(each["t"], _text(each)) for each in self.events if each["what"] != "fault begins"]

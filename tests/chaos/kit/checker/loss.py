@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.chaos.kit.checker.evidence import Evidence, GroupView
+from tests.chaos.kit.checker.evidence import NEVER, Delivery, Evidence, GroupView
 from tests.chaos.kit.checker.lives import Life
 from tests.chaos.kit.checker.outcome import Outcome
 
 _COMPARES = 10.0
 """Seconds within which a daemon that reaches the brokers finds out that a topic was made again, on a busy machine."""
 
-WRITTEN_WITHIN = 25.0
-"""Seconds in which an accepted message is written, or its time is over: see ``producer`` in the daemons' configuration."""
-
 
 def check(evidence: Evidence, outcome: Outcome) -> None:
     """Add what is lost, and what a rule gives up."""
     _check_log(evidence, outcome)
-    _check_accepted(evidence, outcome)
     _check_twice(evidence, outcome)
     for group in evidence.groups.values():
         _check_group(evidence, group, outcome)
         _check_strays(evidence, group, outcome)
+    for group in evidence.views:
+        if group.life.until < NEVER:
+            _check_late(evidence, group, outcome)
     _check_daemons(evidence, outcome)
 
 
@@ -71,28 +70,6 @@ def _life_with(evidence: Evidence, topic: str, t0: float, t1: float) -> Life | N
         if life.since <= t0 and t1 <= life.seen:
             return life
     return None
-
-
-def _check_accepted(evidence: Evidence, outcome: Outcome) -> None:
-    """What an asynchronous request has handed over is written, unless a fault comes, or its topic is deleted first."""
-    written = {
-        name: {each for life in lives for log in life.logs.values() for each in log.ids}
-        for name, lives in evidence.lives.items()
-    }
-    for each in evidence.accepted():
-        topic, t0, t1 = each["topic"], each["t0"], each["t1"] + WRITTEN_WITHIN
-        for name in each["ids"]:
-            outcome.figures["accepted"] += 1
-            if name in written[topic]:
-                continue
-            fault = evidence.windows.any(t0, t1, topic, daemons=(each["d"],), others=True)
-            if fault is not None:
-                outcome.given_up["accepted only, and a fault came"] += 1
-            elif (life := _life_with(evidence, topic, t0, t1)) is None:
-                outcome.given_up["accepted only, and its topic was deleted"] += 1
-            else:
-                text = f"{topic}: {name} was accepted by d{each['d']}, and is not in life {life.number} of its topic"
-                outcome.find("loss", text, each["t1"], t0)
 
 
 def _trimmed(evidence: Evidence) -> dict[tuple[str, int], int]:
@@ -181,11 +158,8 @@ def _check_strays(evidence: Evidence, group: GroupView, outcome: Outcome) -> Non
             continue  # compacted away since
         if stray.delivery.t0 < remade:
             continue  # of the topic's earlier life
-        t0 = stray.delivery.t0
-        if stray.name in earlier and (
-            t0 < remade + _COMPARES or evidence.windows.ungraceful(t0, t0, group.topic, (stray.delivery.d,))
-        ):
-            # Fetched before the topic was deleted, by a daemon that could not know yet that it was made again.
+        if stray.name in earlier and _could_not_know(evidence, group.topic, remade, stray.delivery):
+            # Fetched before the topic was deleted.
             outcome.figures["delivered after their topic was made again"] += 1
             continue
         text = (
@@ -193,6 +167,30 @@ def _check_strays(evidence: Evidence, group: GroupView, outcome: Outcome) -> Non
             f"d{stray.delivery.d}, and is not in Kafka"
         )
         outcome.find("loss", text, stray.delivery.t1)
+
+
+def _check_late(evidence: Evidence, group: GroupView, outcome: Outcome) -> None:
+    """Find what was delivered of an earlier life of the topic by a daemon that could know that it was made again."""
+    remade = evidence.lives[group.topic][group.life.number + 1].since
+    for partition, consumed in group.partitions.items():
+        for index, deliveries in enumerate(consumed.deliveries):
+            for each in deliveries or ():
+                if each.t0 < remade:
+                    continue
+                if _could_not_know(evidence, group.topic, remade, each):
+                    outcome.figures["delivered after their topic was made again"] += 1
+                    continue
+                text = (
+                    f"{group.name} {group.topic}/{partition} {consumed.log.offsets[index]}: {consumed.log.ids[index]} was "
+                    f"delivered by d{each.d} {each.t0 - remade:.1f} s after its topic had been made again"
+                )
+                outcome.find("loss", text, each.t1)
+
+
+def _could_not_know(evidence: Evidence, topic: str, remade: float, each: Delivery) -> bool:
+    """Whether a daemon that delivered this had no time yet to find out that the topic was made again, or a fault kept it."""
+    fault = evidence.windows.ungraceful(each.t0, each.t0, topic, (each.d,))
+    return each.t0 < remade + _COMPARES or fault is not None
 
 
 def _produced_before(evidence: Evidence, topic: str, t: float) -> set[str]:

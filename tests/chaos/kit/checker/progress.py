@@ -33,7 +33,9 @@ def _check(evidence: Evidence, group: GroupView, partition: int, outcome: Outcom
     heard += [each.delivery.t1 for each in group.strays if each.partition == partition]
     heard.sort()
     firsts = sorted(
-        (first.t1, index) for index in range(len(log.offsets)) if (first := consumed.first(index)) is not None
+        (min(first.t1, group.life.until), index)
+        for index in range(len(log.offsets))
+        if (first := consumed.first(index)) is not None
     )
     if group.life.until < NEVER:  # what nobody had when the topic was deleted
         never = (index for index, each in enumerate(consumed.deliveries) if each is None)

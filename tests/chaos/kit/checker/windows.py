@@ -76,6 +76,19 @@ class Windows:
                 return fault
         return None
 
+    def troubled(self, since: float, until: float, topic: str, daemon: int) -> float:
+        """How many seconds of this time had a fault at work, but for those of the topic itself and of other daemons."""
+        merged = _merge(
+            (max(since, fault.t0), min(until, fault.until))
+            for fault in self._faults
+            if fault.t0 < until
+            and since < fault.until
+            and fault.daemon in (0, daemon)
+            and KINDS[fault.kind].uses != topic
+            and _concerns(fault, topic)
+        )
+        return sum(end - start for start, end in merged)
+
     def calm(self, since: float, until: float, topic: str) -> float:
         """How many seconds of this time had no fault at work."""
         merged = self._merged.get(topic)
