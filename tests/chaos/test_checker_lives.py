@@ -167,8 +167,8 @@ def accepted_in_the_last_and_nowhere(lives: Lives) -> None:
 
 def accepted_and_nowhere_though_a_fault_was_short(lives: Lives) -> None:
     """The faults of the topic itself are no reason either: the message was accepted when it had been made again."""
-    lives.accepted[lives.at(2, 0)].update(ids=["m.lost"], t0=START + 2 * LIFE + 1, t1=START + 2 * LIFE + 1.1)
     t0 = START + 2 * LIFE + 3
+    lives.accepted[lives.at(2, 0)].update(ids=["m.lost"], t0=t0, t1=t0 + 0.1)
     lives.faults.append({"kind": "crash-admin", "daemon": 1, "t0": t0, "t1": t0 + 0.5, "note": ""})
 
 
@@ -271,6 +271,16 @@ def test_a_request_for_a_partition_that_is_gone_may_be_refused(tmp_path: Path) -
     outcome = lives.check(tmp_path)
     assert not outcome.findings, outcome.lines()
     assert outcome.figures["refused: the partition is gone"] == 1
+
+
+@pytest.mark.parametrize(("after", "found"), [(1.0, []), (3.0, ["loss"])])
+def test_a_message_may_be_refused_by_a_client_that_has_not_heard_yet_that_its_topic_was_made_again(
+    tmp_path: Path, after: float, found: list[str]
+) -> None:
+    lives = Lives()
+    t = START + 2 * LIFE + after
+    lives.accepted.append({"t0": t, "t1": t, "topic": "recreated", "d": 1, "ids": ["m.refused"]})
+    assert rules(lives.check(tmp_path)) == found
 
 
 @pytest.mark.parametrize("at", [-5.0, 5.0])
