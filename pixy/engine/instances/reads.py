@@ -197,7 +197,7 @@ class Reads:
         epochs, known = positions.epochs(), list(self.fetched)
         if out is not None:
             known += [each for each in out.records if _epoch(out.epochs, each) == _epoch(epochs, each)]
-        behind = {partition: positions.offsets[partition] for partition in starts}
+        behind = {partition: offset for partition, offset in positions.offsets.items() if partition in starts}
         for record in known:
             partition, offset = partition_of(record), record.offset()
             if partition in behind and offset is not None:

@@ -6,12 +6,15 @@ Each test is named after a promise to the reader. Several promise the absence of
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from actors.testing import Sim
 from pixy.engine.instances.messages import CommitPositions, ReadRecords
+from pixy.engine.instances.positions import Positions
+from pixy.engine.instances.reads import Reads
 from pixy.errors import FormatMismatch, TooManyRequests
 from pixy.membership.instances import Lost
 from tests.unit.engine.instances.instance_model import READ, Case, now, scenario
@@ -203,3 +206,19 @@ async def test_another_format_is_refused_and_consumes_nothing(sim: Sim) -> None:
     with pytest.raises(FormatMismatch):
         await case.ask(ReadRecords(1000, 100, format="binary"))
     assert await case.read(ReadRecords(1000, 100, format="json")) == [(0, 0)]
+
+
+def test_keeping_many_partitions_copies_the_positions_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once for each of them was half a second of the loop for ten thousand."""
+    positions, starts = Positions(), {(TOPIC, number): 5 for number in range(100)}
+    positions.assign(starts)
+    copies: list[dict[Any, int]] = []
+
+    def offsets(_self: Positions) -> dict[Any, int]:
+        copies.append(dict(starts))
+        return copies[-1]
+
+    monkeypatch.setattr(Positions, "offsets", property(offsets))
+    context: Any = SimpleNamespace(positions=positions)
+    Reads(context).keep(starts)
+    assert len(copies) == 1
