@@ -221,7 +221,15 @@ class Assignment:
         """See :class:`Unsubscribe`."""
         context, reply = self._context, self._context.take_reply()
         if context.spec.auto_commit and context.positions.resuming:
-            self._offsets.after_resuming(lambda _error: self._unsubscribe(reply))
+            subscription = context.state.subscription
+            self._offsets.after_resuming(lambda _error: self._unsubscribe_late(subscription, reply))
+        else:
+            self._unsubscribe(reply)
+
+    def _unsubscribe_late(self, subscription: Subscription, reply: Future[Any]) -> None:
+        """Carry out what has waited, unless its client has gone or a later change has replaced the subscription."""
+        if reply.done() or self._context.state.subscription is not subscription:
+            reply.try_set(None)
         else:
             self._unsubscribe(reply)
 

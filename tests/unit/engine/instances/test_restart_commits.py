@@ -13,6 +13,7 @@ from pixy.engine.instances.messages import (
     AssignPartitions,
     CommitPositions,
     DeleteInstance,
+    GetSubscription,
     SubscribeTo,
     Unsubscribe,
 )
@@ -188,6 +189,34 @@ async def waits_for_nothing(sim: Sim, delete: Any) -> None:
 @pytest.mark.parametrize("delete", [Unsubscribe(), DeleteInstance()])
 def test_without_automatic_commits_a_delete_does_not_wait(delete: Any) -> None:
     simulated(waits_for_nothing, delete)
+
+
+async def waits_with_a_delete(sim: Sim) -> tuple[Case, Any]:
+    """An instance that restarts, and a DELETE of its subscription."""
+    case = await restarting(sim, SUBSCRIBED, auto_commit=True)
+    delete = case.ask(Unsubscribe())
+    await asyncio.sleep(0.5)
+    return case, delete
+
+
+@scenario
+async def test_a_delete_whose_client_has_gone_deletes_no_subscription(sim: Sim) -> None:
+    case, delete = await waits_with_a_delete(sim)
+    delete.cancel()
+    await asyncio.sleep(5)
+    assert await case.ask(GetSubscription()) == [TOPIC]
+    assert await case.read() == [(0, 2)]
+
+
+@scenario
+async def test_a_delete_that_waits_leaves_a_later_subscription(sim: Sim) -> None:
+    case, delete = await waits_with_a_delete(sim)
+    case.kafka.sessions[-1]._last = 0.0  # it answers a subscription at once, though the group still joins
+    await case.ask(SubscribeTo((TOPIC, "other")))
+    await delete
+    await asyncio.sleep(5)
+    assert await case.ask(GetSubscription()) == ["other", TOPIC]
+    assert not case.kafka.sessions[-1].closed
 
 
 @scenario
