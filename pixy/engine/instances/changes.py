@@ -16,6 +16,7 @@ from typing import Any
 
 from actors import Backoff, Future
 from pixy.engine.instances.context import Context, Subscription
+from pixy.engine.instances.offsets import Seek
 from pixy.engine.instances.operations import Operation, Operations
 from pixy.engine.instances.reads import Reads
 from pixy.errors import PixyError
@@ -162,9 +163,14 @@ class Changes:
         self._operations.begin(_Assign(self, partitions, None))
 
     def positions_in(self, partitions: tuple[TopicPartition, ...]) -> dict[TopicPartition, int]:
-        """The reader's positions in those of the partitions that are assigned."""
+        """The reader's positions in those of the partitions that are assigned, or where seeks under way go back to."""
         offsets = self._context.positions.offsets
-        return {partition: offsets[partition] for partition in partitions if partition in offsets}
+        found = {partition: offsets[partition] for partition in partitions if partition in offsets}
+        for seek in self._operations.under_way(Seek):
+            for partition, offset in seek.offsets.items():
+                if offset < found.get(partition, offset):
+                    found[partition] = offset
+        return found
 
     # -- one assignment at a time -------------------------------------------------------------------
 

@@ -120,7 +120,9 @@ class _GetCommitted(Operation):
 
 
 @dataclass(slots=True)
-class _Seek(Operation):
+class Seek(Operation):
+    """Moves the reader's positions once the session has moved its own."""
+
     what = "seek"
     positions: Positions
     reads: Reads
@@ -254,7 +256,7 @@ class Offsets:
             return
         offsets = {**message.request.offsets, **message.offsets}
         if not self._fail_unassigned(offsets, message.reply):
-            seek = _Seek(self._context.positions, self._reads, offsets)
+            seek = Seek(self._context.positions, self._reads, offsets)
             self._operations.begin(seek, message.reply)
 
     def _fail_unassigned(self, partitions: Iterable[TopicPartition], reply: Future[Any]) -> bool:

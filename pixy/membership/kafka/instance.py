@@ -112,7 +112,8 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         repeated: bool = False,
     ) -> None:
         """See :class:`pixy.membership.instances.InstanceSession`."""
-        self._command(token, lambda: self._assign_only(partitions, dict(keep), repeated))
+        before = self._assigned.next_number()
+        self._command(token, lambda: self._assign_only(partitions, dict(keep), repeated, before))
 
     def seek(self, token: int, offsets: Mapping[TopicPartition, int]) -> None:
         """See :class:`pixy.membership.instances.InstanceSession`."""
@@ -248,9 +249,15 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._reads.looked = time.monotonic()
 
     def _assign_only(
-        self, partitions: tuple[TopicPartition, ...], keep: dict[TopicPartition, int], repeated: bool
+        self,
+        partitions: tuple[TopicPartition, ...],
+        keep: dict[TopicPartition, int],
+        repeated: bool,
+        before: int,
     ) -> dict[TopicPartition, int]:
         chosen = list(partitions)
+        # These have begun anew since the instance gave their positions, which are another topic's.
+        keep |= dict.fromkeys(self._assigned.assigned_after(before, keep), 0)
         try:
             again = self._topics.added(chosen)
             found = self._starts.of_assignment(self._client, chosen, keep, again, repeated=repeated)

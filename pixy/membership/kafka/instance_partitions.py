@@ -69,6 +69,15 @@ class InstancePartitions:
         """Whether it is assigned, and was when the number ``before`` was given out."""
         return self._assigned.get(partition, before) < before
 
+    def assigned_after(self, number: int, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Those of the partitions whose present assignment is later than a number.
+
+        Args:
+            number: see :meth:`next_number`.
+            partitions: which.
+        """
+        return [each for each in partitions if self._assigned.get(each, number) > number]
+
     def to_commit(self, commits: Iterable[Commit], before: int, token: int) -> tuple[Commit, ...]:
         """Those of some positions that may still be committed.
 

@@ -156,3 +156,15 @@ async def test_assignments_one_after_the_other_keep_the_positions_of_those_befor
     for each in changes:
         await each
     assert await case.read() == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)], "the second has given it up"
+
+
+@scenario
+async def test_a_change_right_after_a_seek_does_not_undo_it(sim: Sim) -> None:
+    case = started(sim)
+    await case.ask(AssignPartitions((ONE,)))
+    assert await case.read() == [(0, 0), (0, 1), (0, 2)]
+    seek, change = case.ask(SeekTo({ONE: 0}, {})), case.ask(AssignPartitions((ONE, OTHER)))
+    await seek
+    await change
+    found = [*await case.read(), *await case.read()]
+    assert sorted(found) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from typing import Any
 
@@ -9,8 +10,9 @@ import pytest
 
 from pixy.errors import KafkaError
 from pixy.membership.instances import Done, Earlier, EarlierPosition, Fetched, Met, MetTopic
+from pixy.wire.types import TopicPartition
 from tests.unit.engine.records import TOPIC
-from tests.unit.membership.kafka.instance_case import OTHER, PARTITION, Case, Lookups, Message
+from tests.unit.membership.kafka.instance_case import OTHER, PARTITION, Case, Client, Lookups, Message
 
 REFUSED = KafkaError("no coordinator", 15, "COORDINATOR_NOT_AVAILABLE")
 
@@ -64,4 +66,34 @@ async def test_the_instance_hears_of_the_id_of_a_topic_that_is_made_later(
     await case.event(lambda event: isinstance(event, Fetched))
     case.session.want(1, 1000)
     assert (await case.event(lambda event: isinstance(event, Met))).topics == {TOPIC: MetTopic(made)}
+    await case.session.close((), 10)
+
+
+async def test_a_topic_that_is_found_made_again_while_an_assignment_waits_begins_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The instance has not heard of it when it tells the position to keep."""
+    old, new = uuid.UUID(int=1), uuid.UUID(int=2)
+    restarted: list[tuple[TopicPartition, int]] = []
+    fetched: list[dict[TopicPartition, int]] = []
+    monkeypatch.setattr(Client, "topic_ids", lambda *_: {TOPIC: old})
+    monkeypatch.setattr(Client, "restart", lambda _, *start: restarted.append(start), raising=False)
+    monkeypatch.setattr(Client, "assign_only", lambda _, starts: fetched.append(dict(starts)))
+    case = Case(monkeypatch)
+    case.session.assign(1, (PARTITION,), {})
+    await done(case, 1)
+    monkeypatch.setattr(Client, "topic_ids", lambda *_: {TOPIC: new})
+    topics, told = case.session._topics, threading.Event()
+
+    def compared() -> None:
+        told.wait(30)
+        topics._compared(dict(topics._ids), {TOPIC: new})
+
+    case.session._run_soon(compared)
+    case.session.assign(2, (PARTITION, OTHER), {PARTITION: 100})
+    told.set()
+    assert (await done(case, 2)).value[PARTITION] == 0
+    assert restarted == [(PARTITION, 0)] and fetched[-1][PARTITION] == 0
+    case.session.assign(3, (PARTITION, OTHER), {PARTITION: 7})
+    assert (await done(case, 3)).value[PARTITION] == 7, "the reader has read on"
     await case.session.close((), 10)
