@@ -158,6 +158,8 @@ class Offsets:
 
     def _commit_positions(self, reply: Future[Any], error: PixyError | None) -> None:
         positions = self._context.positions
+        if self._context.closing:
+            error = error or UnknownInstance()  # no session is opened any more
         if error is not None:
             reply.try_fail(error)
         elif commits := positions.uncommitted():

@@ -150,6 +150,17 @@ def test_a_commit_that_waits_fails_if_there_is_nothing_to_commit_any_more(
     simulated(fails_with_the_delete, delete, reason)
 
 
+@scenario
+async def test_a_commit_that_waits_behind_the_delete_of_the_instance_opens_no_session(sim: Sim) -> None:
+    case = await restarting(sim, auto_commit=True)
+    delete, commit = case.ask(DeleteInstance()), case.ask(CommitPositions())
+    await delete
+    with pytest.raises(UnknownInstance):
+        await commit
+    assert len(case.kafka.sessions) == 2
+    assert case.kafka.committed == {ONE: 2}
+
+
 # -- deletes ------------------------------------------------------------------------------------------
 
 
