@@ -7,11 +7,12 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Where Python may not write bytecode, each of the hundreds of processes that the tests start compiles everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install dev pipeline-install run demo kafka pipeline-demo check format types imports unit matrix test test-times test-long lock audit-deps dist release test-install chaos search-actors fuzz lint docs viewer bench bench-actors bench-pipeline chaos-topics proto messages clean
+.PHONY: help install dev pipeline-install run demo demo-console kafka pipeline-demo check format types imports unit quick-1 quick-2 quick-3 matrix test test-times test-long lock audit-deps dist release test-install chaos search-actors fuzz lint docs viewer bench bench-actors bench-pipeline chaos-topics proto messages clean bench-front
 
 #: make install           install the daemon into .venv
 #: make run               serve an in-memory sandbox until Ctrl-C
 #: make demo              the same, with one round over both APIs on screen
+#: make demo-console      the console, on a sandbox with load and a consumer that is stuck
 #: make kafka             a real broker to try things on, until Ctrl-C
 #: make check             format, lint, types, import contracts, unit tests: before each commit; no Java, no Spark
 #: make unit              the unit tests
@@ -37,7 +38,7 @@ unexport PYTHONDONTWRITEBYTECODE
 #: make messages          the table of Kafka's messages, from its jars
 #: make docs              the docs site, into build/site
 #: make viewer            fetch the viewer of /docs from npm (VERSION=...)
-#: make bench             the tables of docs/performance.md; also bench-actors, bench-pipeline
+#: make bench             the tables of docs/performance.md; also bench-actors, bench-front, bench-pipeline
 #: make pipeline-install  Spark and its jars, for kafka-pixy pipeline
 #: make pipeline-demo     archive, replay and audit on a Kafka of its own
 #: make clean             remove what was built
@@ -46,11 +47,15 @@ help:
 
 install: $(VENV)/.installed
 
+# `python -m venv` that Ctrl-C ends without a traceback.
+MAKE_VENV := import runpy, signal; signal.signal(signal.SIGINT, signal.SIG_DFL); runpy.run_module("venv", run_name="__main__")
+
 $(VENV)/.installed: setup.cfg pyproject.toml constraints.txt proto/kafkapixy.proto proto/build_backend.py
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, this is " + sys.version)'
-	test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)  # also one that Ctrl-C has left half made
-	@echo 'installing into $(VENV), which takes about half a minute ...'
+	test -x $(BIN)/pip || $(PYTHON) -c '$(MAKE_VENV)' $(VENV)  # also one that Ctrl-C has left half made
+	@echo 'installing into $(VENV), which takes a minute or two ...'
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e .
+	$(BIN)/python -m compileall -q actors pixy
 	touch $@
 
 # The data pipeline: Spark's Python package, and the connector's jars by Maven. Fails without Java 17 or Maven.
@@ -79,6 +84,7 @@ $(VENV)/.dev: $(VENV)/.unit pixy/pipeline/spark/pom.xml
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[test,lint,pipeline,release]'
 	$(BIN)/python -m pixy.pipeline.spark.jars || test -z "$$CI"
 	$(BIN)/python -m tests.integration.actors.nats_server || test -z "$$CI"
+	$(BIN)/python -m tests.browser.chromium || test -z "$$CI"
 	touch $@
 
 proto: $(VENV)/.unit
@@ -94,6 +100,10 @@ run: install
 demo: install
 	$(BIN)/python -m pixy.cli.demo
 
+# The console on a sandbox with load and a consumer that is stuck; it prints the address.
+demo-console: install
+	$(BIN)/python -m pixy.cli.demo_console
+
 # A real broker to try things on, and build/kafka.yaml, the daemon's configuration for it; until Ctrl-C.
 kafka: install
 	$(BIN)/python -m tests.kafka build/kafka.yaml
@@ -103,18 +113,23 @@ pipeline-demo: pipeline-install
 	$(BIN)/python -m examples.pipeline_demo $(if $(MESSAGES),--messages $(MESSAGES))
 
 # What to run before each commit: format, lint, types, import contracts, unit tests. No Java, no Spark, no Kafka.
+# All but the first two run side by side: alone, each would leave a core idle.
 check: $(VENV)/.unit
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check --quiet .
-	$(MAKE) --no-print-directory imports types
-	PIXY_QUICK_TESTS=1 $(UNIT)
+	@$(MAKE) --no-print-directory --keep-going --jobs imports types $(QUICK)
+
+# Quick mode (tests/effort.py): a fifth of the examples and a quarter of the seeds that `make test` tries; the files in three shares.
+QUICK := quick-1 quick-2 quick-3
+$(QUICK): quick-%: $(VENV)/.unit
+	PIXY_QUICK_TESTS=1 PIXY_TEST_SHARE=$*/$(words $(QUICK)) $(UNIT)
 
 format: $(VENV)/.unit
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 imports: $(VENV)/.unit
-	PYTHONPATH=. $(BIN)/lint-imports --no-cache
+	PYTHONPATH=. $(BIN)/lint-imports --no-cache --no-logo
 
 # Without Spark's package the half of the pipeline that imports it is left out; `make lint` checks everything.
 SPARKLESS := $(addprefix -p ,actors pixy.api pixy.cli pixy.config pixy.engine pixy.kafka pixy.membership pixy.tap \
@@ -122,11 +137,11 @@ SPARKLESS := $(addprefix -p ,actors pixy.api pixy.cli pixy.config pixy.engine pi
 types: $(VENV)/.unit
 	$(BIN)/mypy $$($(BIN)/python -c 'import pyspark' 2>/dev/null || echo --follow-imports=silent $(SPARKLESS))
 
-# Quick mode (tests/effort.py): a fifth of the examples and a quarter of the seeds that `make test` tries.
-# Each process of the unit tests would load these plugins and use none.
-UNIT = $(BIN)/python -m pytest tests/unit -n 2 -q -p no:schemathesis -p no:anyio
+# Each process of the unit tests would load these plugins and use none. Without -P pytest finds kafka_pixy.egg-info here, takes all
+# of pixy and actors for a plugin, and each process compiles them anew in a clone that is new.
+UNIT = $(BIN)/python -P -m pytest tests/unit -q -p no:schemathesis -p no:anyio
 unit: $(VENV)/.test
-	$(UNIT)
+	$(UNIT) -n 2
 
 # Most tests wait for Kafka, so there are more processes than cores (tests/lanes.py).
 PROCESSES ?= 4
@@ -186,7 +201,7 @@ build/classes/.made: $(VENV)/.dev
 # repeated with the seed that it prints; `python -m tests.chaos.kit --help` lists the kinds of faults.
 MINUTES ?= 30
 chaos: $(VENV)/.dev
-	$(BIN)/python -m tests.chaos.kit --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) \
+	$(BIN)/python -m tests.chaos.kit --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(FRONT),--front $(FRONT)) $(if $(WORKERS),--workers $(WORKERS)) \
 	  $(if $(MEMBERSHIP),--membership $(MEMBERSHIP)) $(if $(FAULTS),--faults $(FAULTS)) \
 	  $(if $(RATE),--rate $(RATE)) $(if $(PLANT),--plant $(PLANT))
 
@@ -219,7 +234,7 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff format --check --quiet .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	PYTHONPATH=. $(BIN)/lint-imports --no-cache
+	PYTHONPATH=. $(BIN)/lint-imports --no-cache --no-logo
 
 # The docs site, in build/site; fails on a broken link. Needs no network once it is installed.
 docs: $(VENV)/.docs
@@ -250,6 +265,10 @@ bench: $(VENV)/.bench
 
 bench-actors: $(VENV)/.bench
 	$(BIN)/python -m tests.bench actors
+
+bench-front: $(VENV)/.bench
+	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[envoy]'
+	$(BIN)/python -m tests.bench front workers
 
 bench-pipeline: $(VENV)/.bench $(VENV)/.pipeline
 	$(BIN)/python -m tests.bench pipeline

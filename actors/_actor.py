@@ -7,12 +7,13 @@ actor handles one message at a time: while a coroutine handler awaits something,
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar, overload
 
 import pykka
 from pykka import ActorDeadError
 
+from actors._checks import ref_of
 from actors._core import actions, death_watch
 from actors._core.cell import Cell
 from actors._core.closing import stop_if_empty
@@ -157,7 +158,7 @@ class Actor(pykka.Actor):
 
         Raises:
             ValueError: a living child has that name, or it contains a slash.
-            ActorDeadError: this actor is stopping.
+            SpawnRefused: this actor is stopping, or its children are being stopped before its restart; an ``ActorDeadError``.
         """
         return spawn_child(
             self._living_cell(), actor_class, args, kwargs, name, supervision or self.supervision
@@ -213,11 +214,16 @@ class Actor(pykka.Actor):
 
         It comes once per watched actor, at once if the actor has stopped already. A restart is not a
         stop. This actor's own restart or stop ends its watches.
+
+        Raises:
+            TypeError: it is no ref, but a proxy, a path or the like.
         """
+        ref_of("what is watched", ref)
         death_watch.watch(self._living_cell(), ref)
 
     def unwatch(self, ref: ActorRef[Any]) -> None:
         """End a watch; no message comes, even if it is in the mailbox already."""
+        ref_of("what is watched", ref)
         if self._cell.actor is self:  # the watches of an instance from before have ended with its life
             death_watch.unwatch(self._cell, ref)
 
@@ -225,7 +231,7 @@ class Actor(pykka.Actor):
 
     @property
     def is_asked(self) -> bool:
-        """Whether the current message is an ask whose reply the handler still owes."""
+        """Tell whether the current message is an ask whose reply the handler still owes."""
         reply = self._cell.reply
         return reply is not None and reply.wanted
 
@@ -304,7 +310,7 @@ class Actor(pykka.Actor):
             self._cell.timers.cancel(key)
 
     def has_timer(self, key: Any) -> bool:
-        """Whether a timer is set: it has a message still to come."""
+        """Tell whether a timer is set: it has a message still to come."""
         return self._cell.actor is self and self._cell.timers.has(key)
 
     def start_task(self, coroutine: Coroutine[Any, Any, Any]) -> None:
@@ -363,7 +369,7 @@ class Actor(pykka.Actor):
         return cell
 
     def _lives(self) -> bool:
-        """Whether this instance is the actor; not if its last hook has ended and a restart follows."""
+        """Tell whether this instance is the actor; not if its last hook has ended and a restart follows."""
         return self._cell.actor is self and not between_lives(self._cell)
 
     # -- hooks ----------------------------------------------------------------------------------
@@ -387,6 +393,16 @@ class Actor(pykka.Actor):
 
     def on_child_stopped(self, ref: ActorRef[Any]) -> Any:
         """Called when a child has stopped for good; a restart of a child is not a stop."""
+
+    def console_state(self) -> Mapping[str, Any] | None:
+        """Return the state that the debug console shows of this actor; None, the default, shows nothing.
+
+        While a page shows the actor, this is called about once a second on the thread of the loop, also while a
+        coroutine handler waits or, in a :class:`ThreadedActor`, while the actor's own thread runs. So read only, and do
+        not compute. Numbers, texts, mappings, sequences and dataclasses are shown, up to 500 values; of
+        other objects the type. See docs/console.md.
+        """
+        return None
 
     def before_restart(self, error: BaseException) -> Any:
         """Called on the old instance after ``on_failure``, before the pause and the next life."""

@@ -20,6 +20,14 @@ class NoAnswer(ActorDeadError):
     """
 
 
+class SpawnRefused(ActorDeadError):
+    """The system, or the parent, is ending its actors: it takes no more of them until that is done.
+
+    Whoever replaces actors that stop (a subscriber of ``ActorStopped``, for example) would otherwise keep a stop from
+    ever ending.
+    """
+
+
 class MailboxFull(ActorError):
     """The actor's mailbox is at its bound: the message was refused, or dropped later."""
 
@@ -66,6 +74,10 @@ class Escalated(ActorError):
     """A child failed more often than its supervision allows (or its directive was to escalate).
 
     ``path`` is the child's, ``__cause__`` the child's last failure.
+
+    Args:
+        path: the child's.
+        reason: what was decided, for the text.
     """
 
     def __init__(self, path: str, reason: str) -> None:

@@ -6,6 +6,7 @@ Events are rare compared with messages. Without a subscriber, an event costs one
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,7 +15,7 @@ from pykka import ActorDeadError
 
 from actors._core.interruption import failed_itself
 from actors._core.log_safely import log_safely
-from actors._errors import MailboxFull
+from actors._errors import MailboxFull, SpawnRefused
 
 if TYPE_CHECKING:
     from actors._ref import ActorRef
@@ -141,10 +142,14 @@ Subscriber = Callable[[Any], None]
 
 
 class EventStream:
-    """Publish and subscribe. A subscriber that raises, or an actor that has stopped, is removed."""
+    """Publish and subscribe. A subscriber that raises is removed, and so is an actor when it stops.
+
+    ``SpawnRefused`` does not count: a subscriber that replaces actors is not to do so during a stop.
+    """
 
     def __init__(self) -> None:
         self._subscribers: dict[type[Event], list[Subscriber]] = {}
+        self._lock = threading.RLock()  # threads publish, too, and so may a signal handler
 
     def subscribe(self, subscriber: ActorRef[Any] | Subscriber, *kinds: type[Event]) -> Callable[[], None]:
         """Pass events to an actor (as messages) or to a function.
@@ -157,14 +162,34 @@ class EventStream:
             a function that ends the subscription.
         """
         # One object per subscription: a function may have several.
-        listener = _Call(subscriber) if callable(subscriber) else _Teller(subscriber)
-        for kind in kinds or ALL:
-            for each in _family(kind):
-                self._subscribers.setdefault(each, []).append(listener)
-        return lambda: self._remove(listener)
+        listener: _Call | _Teller
+        if callable(subscriber):
+            listener, cell = _Call(subscriber), None
+        else:
+            listener, cell = (
+                _Teller(subscriber),
+                getattr(subscriber, "_cell", None),
+            )  # a remote one has none here
+        with self._lock:
+            for kind in kinds or ALL:
+                for each in _family(kind):
+                    self._subscribers.setdefault(each, []).append(listener)
+
+        def end() -> None:
+            self._remove(listener)
+            if cell is not None and cell.subscriptions:
+                cell.subscriptions.pop(end, None)
+
+        if cell is not None:
+            if cell.subscriptions is None:
+                cell.subscriptions = {}
+            cell.subscriptions[end] = None
+            if cell.stopped_flag.is_set():  # meanwhile, in another thread
+                end()
+        return end
 
     def wants(self, kind: type[Event]) -> bool:
-        """Whether events of this class have a subscriber."""
+        """Tell whether events of this class have a subscriber."""
         return kind in self._subscribers
 
     def publish(self, event: Event) -> None:
@@ -173,18 +198,19 @@ class EventStream:
             try:
                 listener(event)
             except BaseException as error:
-                if not failed_itself(error):
-                    continue
+                if not failed_itself(error) or isinstance(error, SpawnRefused):
+                    continue  # who replaces actors that have stopped goes on after the stop
                 if not isinstance(error, ActorDeadError):
                     log_safely(logger.exception, "the event subscriber %r failed and is removed", listener)
                 self._remove(listener)
 
     def _remove(self, listener: Subscriber) -> None:
-        for kind, listeners in tuple(self._subscribers.items()):
-            if listener in listeners:
-                listeners.remove(listener)
-            if not listeners:
-                del self._subscribers[kind]
+        with self._lock:
+            for kind, listeners in tuple(self._subscribers.items()):
+                if listener in listeners:
+                    listeners.remove(listener)
+                if not listeners:
+                    del self._subscribers[kind]
 
 
 class _Call:

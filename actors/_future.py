@@ -18,6 +18,7 @@ import contextvars
 import functools
 import queue
 import threading
+import time
 from collections.abc import Awaitable, Callable, Generator, Iterable
 from threading import get_ident
 from typing import Any, TypeVar, cast
@@ -26,9 +27,14 @@ import pykka
 
 from actors._core import deadlock
 from actors._core.context import current
+from actors._core.loops import call_on
+from actors._core.mirror import Mirror
 from actors._core.promise import ERROR, PENDING, VALUE, Callback, Promise, Waiter
 from actors._core.pykka_names import Unset
 from actors._errors import AskCycle, WouldDeadlock
+
+WITHDRAWN = object()
+"""The message of a cancellation that ends a task of the runtime, after which nobody is gone who waited."""
 
 T = TypeVar("T")
 J = TypeVar("J")
@@ -37,7 +43,7 @@ R = TypeVar("R")
 
 
 def on_event_loop() -> bool:
-    """Whether the calling thread runs an event loop right now."""
+    """Tell whether the calling thread runs an event loop right now."""
     return asyncio._get_running_loop() is not None
 
 
@@ -48,8 +54,12 @@ class Future(Promise[T]):
     """Awaits the values that a derived future is computed from."""
     _compute_hook: Callable[[Any], T]
     """Computes it from these, for the first awaiter that has them."""
-    _computing: list[None] | None = None
+    _single: Future[Any] | None = None
+    """The future that this one is computed from, if it is one of these and the only one: not with ``join``."""
+    _computing: list[object] | None = None
     """One entry for each who awaits a derived future, or blocks for it: a list, as several threads may come and go."""
+    _tasks: dict[asyncio.AbstractEventLoop, tuple[asyncio.Task[None], object]] | None = None
+    """The tasks that compute a derived future for callbacks, with their entries in ``_computing``."""
     _observers = 0
     """How many of the callbacks do not wait for the value; see :meth:`observe`."""
     wanted = True
@@ -63,17 +73,25 @@ class Future(Promise[T]):
         """Call ``callback(self)`` on the running loop when the future is done; see :class:`asyncio.Future`.
 
         A future of ``map``, ``filter``, ``join`` or ``reduce`` is computed for that, on this loop.
+
+        Args:
+            callback: gets this future.
+            context: where the callback runs; None takes a copy of the current one.
         """
         loop = asyncio.get_running_loop()
         entry = Callback(callback, loop, contextvars.copy_context() if context is None else context)
+        if self.deadline is not None:
+            entry.timer = self.timer_here(loop)
         self.__dict__.setdefault("_callbacks", []).append(entry)
         if self._state != PENDING:
             with contextlib.suppress(ValueError):  # the thread that settled the future has taken it
                 self._callbacks.remove(entry)  # type: ignore[union-attr]
                 entry.schedule(self)
         elif self._get_hook is not None:
-            task = loop.create_task(self._compute())
-            self.__dict__.setdefault("_tasks", []).append(task)  # the loop alone would hold it weakly
+            tasks = self.__dict__.setdefault("_tasks", {})  # the loop alone would hold it weakly
+            if loop not in tasks:
+                token = object()
+                tasks[loop] = loop.create_task(self._compute(loop, token)), token
 
     def observe(self, callback: Callable[[Any], object]) -> None:
         """Call ``callback(self)`` as :meth:`add_done_callback` does, for somebody who does not wait for the value.
@@ -83,6 +101,10 @@ class Future(Promise[T]):
         self._observers += 1
         self.add_done_callback(callback)
 
+    def unobserve(self, callback: Callable[[Any], object]) -> None:
+        """Forget a callback of :meth:`observe`. In any thread."""
+        self._observers -= self.remove_done_callback(callback)
+
     def remove_done_callback(self, callback: Callable[[Any], object]) -> int:
         """Forget a callback; return how many times it was there."""
         before = list(self._callbacks or ())
@@ -90,29 +112,43 @@ class Future(Promise[T]):
         for entry in removed:
             with contextlib.suppress(ValueError):
                 self._callbacks.remove(entry)  # type: ignore[union-attr]
+            if entry.timer is not None:
+                call_on(entry.loop, entry.drop_timer)
+        if removed and self._tasks and self._state == PENDING:
+            self._withdraw()
         return len(removed)
 
-    async def _compute(self) -> None:
-        with contextlib.suppress(BaseException):  # the outcome keeps it
-            await self
+    async def _compute(self, loop: asyncio.AbstractEventLoop, token: object) -> None:
+        try:
+            with contextlib.suppress(BaseException):  # the outcome keeps it
+                if self._state == PENDING:
+                    await self._hooked(token)
+        finally:
+            if self._tasks is not None and self._tasks.get(loop, (None, None))[1] is token:
+                del self._tasks[loop]
+
+    def _withdraw(self) -> None:
+        """End the tasks whose callbacks have been removed. Nobody waits through them, and nobody gives the future up."""
+        for loop, (task, token) in tuple((self._tasks or {}).items()):
+            if not any(entry.loop is loop for entry in tuple(self._callbacks or ())):
+                cast("dict[Any, Any]", self._tasks).pop(loop, None)
+                with contextlib.suppress(ValueError):
+                    (self._computing or []).remove(token)
+                call_on(loop, task.cancel, WITHDRAWN)
 
     def as_asyncio(self) -> asyncio.Future[T]:
         """Make an asyncio future of the running loop with the same outcome; cancelling it cancels this one.
 
-        For what insists on asyncio's type, such as ``asyncio.wait`` in the eyes of a type checker.
+        For what insists on asyncio's type, such as ``asyncio.wait`` in the eyes of a type checker. It waits for the value
+        while somebody waits for it; if nobody keeps it, nothing is left of it.
         """
-        task = asyncio.ensure_future(self.as_coroutine())
-        task.add_done_callback(self._given_up)
-        return task
+        return Mirror(self, asyncio.get_running_loop())
 
-    def _given_up(self, task: asyncio.Future[T]) -> None:
-        # A task that is cancelled before its first step has not begun to wait.
-        if task.cancelled() and not (self._computing or self._is_awaited()):
-            self.cancel()
-
-    def _is_awaited(self) -> bool:
-        """Whether somebody waits for the value, in whatever way."""
-        return bool(self._waiters or self._blocked) or len(self._callbacks or ()) > self._observers
+    def is_awaited(self) -> bool:
+        """Tell whether somebody waits for the value, in whatever way."""
+        return bool(self._computing or self._waiters or self._blocked) or (
+            len(self._callbacks or ()) > self._observers
+        )
 
     async def as_coroutine(self) -> T:
         """Await the future in a coroutine, as ``TaskGroup.create_task`` wants it."""
@@ -139,12 +175,8 @@ class Future(Promise[T]):
             pykka.Timeout: no reply within ``timeout`` seconds.
         """
         if self._get_hook is not None and self._state == PENDING:
-            computing: list[None] = self.__dict__.setdefault("_computing", [])
-            computing.append(None)
-            try:
-                self._settle(VALUE, super().get(timeout=timeout))
-            finally:
-                computing.pop()
+            with _Computing(self) as chain:
+                self._compute_in_thread(chain, timeout)
             return self._outcome()
         if self._state == PENDING:
             if on_event_loop():
@@ -160,6 +192,20 @@ class Future(Promise[T]):
                 raise
         return self._outcome()
 
+    def _compute_in_thread(self, chain: list[Future[Any]], timeout: float | None) -> None:
+        first = chain[-1]
+        if first._await_hook is None:
+            self._settle(VALUE, super().get(timeout=timeout))
+            return
+        if first._single is not None:
+            value = first._single.get(timeout=timeout)
+        else:
+            value = [source.get(timeout=timeout) for source in first._sources]
+        for each in reversed(chain):
+            if each._state == PENDING:
+                each._settle(VALUE, each._compute_hook(value))
+            value = each._outcome()
+
     def _block(self, timeout: float | None) -> None:
         # A bare lock, released once: threading.Event makes three objects and takes 2 us.
         lock = threading.Lock()
@@ -168,6 +214,13 @@ class Future(Promise[T]):
         blocked.append(lock)
         if self._state != PENDING:
             return
+        deadline = self.deadline
+        if deadline is not None:
+            left = max(0.0, deadline[0] - time.monotonic())
+            if timeout is None or left < timeout:
+                timeout = left
+            else:
+                deadline = None
         # A lock waits threading.TIMEOUT_MAX seconds at most (292 years).
         if lock.acquire(timeout=-1 if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX)):
             return
@@ -175,14 +228,16 @@ class Future(Promise[T]):
             blocked.remove(lock)
         if self._state != PENDING:
             return
-        raise pykka.Timeout(f"{timeout} seconds")
+        if deadline is None:
+            raise pykka.Timeout(f"{timeout} seconds")
+        self.expire(deadline[1])  # the loop should have, but may be blocked
 
     def set_get_hook(self, func: Any) -> None:
         """See :meth:`pykka.Future.set_get_hook`. Raises ``queue.Full`` if already settled."""
         if self._state != PENDING:
             raise queue.Full
         self._get_hook_result = Unset()
-        self._get_hook = func
+        self._get_hook, self._await_hook = func, None
 
     def __await__(self) -> Generator[Any, None, T]:
         if self._get_hook is not None and self._state == PENDING:
@@ -200,30 +255,62 @@ class Future(Promise[T]):
 
     __iter__ = __await__
 
-    async def _hooked(self) -> T:
-        computing: list[None] = self.__dict__.setdefault("_computing", [])
-        computing.append(None)
-        try:
-            if isinstance(self._get_hook_result, Unset):
-                if self._await_hook is not None:
-                    values = await self._await_hook()
-                    if self._state != PENDING:  # another awaiter was here before
-                        return self._outcome()
-                    self._get_hook_result = self._compute_hook(values)
+    def chain(self) -> list[Future[Any]]:
+        """This derived future and those that it is computed from one by one, as far as these are not done; it is not empty."""
+        chain: list[Future[Any]] = [self]
+        # Not by recursion: there may be thousands.
+        while (
+            (source := chain[-1]._single) is not None
+            and source._await_hook is not None
+            and source._state == PENDING
+        ):
+            chain.append(source)
+        return chain
+
+    async def _hooked(self, token: object = None) -> T:
+        with _Computing(self, token) as chain:
+            first, value = chain[-1], None
+            failure: BaseException | None = None
+            try:
+                if first._await_hook is not None:
+                    value = await first._await_hook()
                 else:  # a user's own hook is a blocking function: run it in a worker thread
-                    await asyncio.get_running_loop().run_in_executor(None, self.get)
-        except asyncio.CancelledError:
-            # The awaiter's task was cancelled, or this future's sources were. The latter is its outcome.
-            if any(isinstance(source, Future) and source.cancelled() for source in self._sources):
-                self.cancel()
-            raise
-        except Exception as error:
-            self._settle(ERROR, error)
-            raise
-        finally:
-            computing.pop()
-        self._settle(VALUE, self._get_hook_result)
+                    value = await asyncio.get_running_loop().run_in_executor(None, self.get)
+            except asyncio.CancelledError:
+                # The awaiter's task was cancelled, or the sources were. The latter is the outcome.
+                for each in reversed(chain):
+                    if any(isinstance(source, Future) and source.cancelled() for source in each._sources):
+                        each.cancel()
+                raise
+            except Exception as error:
+                failure = error
+            for each in reversed(chain):
+                value, failure = each._derive(value, failure)
         return self._outcome()
+
+    def _derive(self, value: Any, failure: BaseException | None) -> tuple[Any, BaseException | None]:
+        """Settle a derived future, unless another awaiter has; return its value and its error.
+
+        Args:
+            value: what it is computed from.
+            failure: the error that came in its place.
+        """
+        if self._state == PENDING:
+            if failure is None and self._await_hook is not None:
+                try:
+                    value = self._compute_hook(value)
+                except Exception as error:
+                    failure = error
+            if isinstance(failure, asyncio.CancelledError):
+                self.cancel()
+            elif failure is not None:
+                self._settle(ERROR, failure)
+            else:
+                self._settle(VALUE, value)
+        if self._state == VALUE:
+            return self._value, None
+        self._keep_trace()  # before more frames of this awaiter are in it
+        return None, self._value
 
     def _park(self, loop: asyncio.AbstractEventLoop) -> Generator[Any, None, None]:
         cell = current.get()
@@ -235,15 +322,18 @@ class Future(Promise[T]):
                 raise
         waiter = loop.create_future()
         entry = (loop, waiter)
+        timer = None if self.deadline is None else self.timer_here(loop)
         try:
             self.__dict__.setdefault("_waiters", []).append(entry)
             if self._state == PENDING:
                 yield from waiter.__await__()
-        except asyncio.CancelledError:
-            if self._forget(entry):
+        except asyncio.CancelledError as error:
+            if self._forget(entry) and not (error.args and error.args[0] is WITHDRAWN):
                 self.cancel()
             raise
         finally:
+            if timer is not None:
+                timer.cancel()
             if cell is not None:
                 cell.waiting_on = None
 
@@ -253,7 +343,7 @@ class Future(Promise[T]):
             cast("list[Waiter]", self._waiters).remove(entry)
         except ValueError:
             return False  # the reply has come
-        return not self._is_awaited()
+        return not self.is_awaited()
 
     # -- futures computed from it ---------------------------------------------------------------
 
@@ -276,7 +366,7 @@ class Future(Promise[T]):
         async def values() -> list[Any]:
             return [await _anywhere(future) for future in (self, *futures)]
 
-        return _derived(pykka.Future.join(self, *futures), values, lambda joined: joined, self, *futures)
+        return _derived(pykka.Future.join(self, *futures), values, JOINED, self, *futures)
 
     def reduce(self: Future[Iterable[J]], func: Callable[[R, J], R], *args: R) -> Future[R]:
         """See :meth:`pykka.Future.reduce`."""
@@ -297,7 +387,41 @@ def _derived(
     made = cast("Future[M]", future)
     made._await_hook, made._compute_hook = values, compute
     made._sources = sources
+    if compute is not JOINED and isinstance(sources[0], Future):
+        made._single = sources[0]
     return made
+
+
+def _joined(values: Any) -> Any:
+    return values
+
+
+JOINED: Callable[[Any], Any] = _joined
+
+
+class _Computing:
+    """Notes that somebody computes a future, and all in its chain.
+
+    Args:
+        future: the derived one.
+        token: the entry; None makes one.
+    """
+
+    __slots__ = ("_chain", "_token")
+
+    def __init__(self, future: Future[Any], token: object = None) -> None:
+        self._chain = future.chain()
+        self._token = object() if token is None else token
+
+    def __enter__(self) -> list[Future[Any]]:
+        for each in self._chain:
+            each.__dict__.setdefault("_computing", []).append(self._token)
+        return self._chain
+
+    def __exit__(self, *_exc: object) -> None:
+        for each in self._chain:
+            with contextlib.suppress(ValueError):  # withdrawn
+                each.__dict__["_computing"].remove(self._token)
 
 
 async def _anywhere(future: pykka.Future[T]) -> T:

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from actors._checks import no_nan
+from actors._checks import timeout_of
 from actors._core.waiting import block_for_room, may_block, wait_for_room
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Wait(Overflow):
     timeout: float | None = None
 
     def __post_init__(self) -> None:
-        no_nan("timeout", self.timeout)
+        timeout_of("timeout", self.timeout)
 
     def resolve(self, mailbox: Mailbox, envelope: Envelope) -> None:
         """See :meth:`Overflow.resolve`."""

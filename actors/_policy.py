@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from actors._checks import seconds
+from actors._checks import count, number, one_of, seconds
 
 
 class Directive(enum.Enum):
@@ -53,13 +53,20 @@ class Backoff:
     def __post_init__(self) -> None:
         for what in ("first", "most", "reset"):
             seconds(what, getattr(self, what))
+        number("factor", self.factor)
+        number("jitter", self.jitter)
         if not 0 < self.factor <= 1e4:
             raise ValueError(f"factor is above 0 and at most 10,000, not {self.factor!r}")
         if not 0 <= self.jitter <= 1:
             raise ValueError(f"jitter is a share from 0 to 1, not {self.jitter!r}")
 
     def delay(self, failures: int, rng: random.Random) -> float:
-        """The pause in seconds after ``failures`` (1, 2, ...) failures in a row, with jitter from ``rng``."""
+        """The pause in seconds after ``failures`` (1, 2, ...) failures in a row, with jitter from ``rng``.
+
+        Args:
+            failures: failures in a row, this one included: 1 or more.
+            rng: gives the jitter.
+        """
         # The exponent is capped: 2.0 ** 2000 raises OverflowError, and `most` is reached long before.
         pause = min(self.first * self.factor ** min(failures - 1, 64), self.most)
         return pause * (1.0 - self.jitter * rng.random())
@@ -73,8 +80,7 @@ class Intensity:
     window: float = 30.0
 
     def __post_init__(self) -> None:
-        if not self.restarts >= 0:
-            raise ValueError(f"restarts is 0 or more, not {self.restarts!r}")
+        count("restarts", self.restarts, 0)
         seconds("window", self.window, above_zero=True)
 
 
@@ -85,7 +91,7 @@ def restart_always(_exc: BaseException) -> Directive:
 
 @dataclass(frozen=True, slots=True)
 class Supervision:
-    """How a parent treats a child that fails.
+    """Set how a parent treats a child that fails.
 
     ``decide`` gets the exception and returns a directive; if it raises, the failure escalates.
     ``intensity`` bounds the restarts: per child with ``ONE_FOR_ONE``, else over all siblings together.
@@ -95,6 +101,13 @@ class Supervision:
     intensity: Intensity = field(default_factory=Intensity)
     backoff: Backoff = field(default_factory=Backoff)
     strategy: Strategy = Strategy.ONE_FOR_ONE
+
+    def __post_init__(self) -> None:
+        if not callable(self.decide):
+            raise TypeError(f"decide is a function of the exception, not {self.decide!r}")
+        one_of("intensity", self.intensity, Intensity)
+        one_of("backoff", self.backoff, Backoff)
+        one_of("strategy", self.strategy, Strategy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +155,12 @@ class RestartHistory:
         self._in_a_row = 0
 
     def record(self, now: float, supervision: Supervision) -> int:
-        """Note a failure at ``now`` (the loop's time, in seconds); return the number in the window with it."""
+        """Note a failure at ``now`` (the loop's time, in seconds); return the number in the window with it.
+
+        Args:
+            now: when it failed, in seconds of the loop's time.
+            supervision: gives the window, and the pause that ends a row.
+        """
         if now - self._last >= supervision.backoff.reset:
             self._in_a_row = 0
         self._last = now
@@ -156,7 +174,12 @@ class RestartHistory:
         return len(failures)
 
     def count(self, now: float, supervision: Supervision) -> int:
-        """Return the number of failures that lie in the window at ``now``."""
+        """Return the number of failures that lie in the window at ``now``.
+
+        Args:
+            now: the end of the window, in seconds of the loop's time.
+            supervision: gives the length of the window.
+        """
         failures = self._failures
         while failures and failures[0] <= now - supervision.intensity.window:
             failures.popleft()
@@ -168,5 +191,5 @@ class RestartHistory:
         return self._in_a_row
 
     def exceeded(self, supervision: Supervision) -> bool:
-        """Whether another restart would be more than the intensity allows."""
+        """Tell whether another restart would be more than the intensity allows."""
         return len(self._failures) > supervision.intensity.restarts

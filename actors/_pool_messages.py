@@ -59,6 +59,6 @@ class Stopped(Future[bool]):
             return self.try_set(True)
         return super().try_fail(error)
 
-    def cancel(self) -> bool:
+    def cancel_alone(self) -> bool:
         """Refuse: always False."""
         return False

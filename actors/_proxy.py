@@ -99,7 +99,12 @@ class CallableProxy(pykka.CallableProxy[A], Generic[A]):
     """See :class:`pykka.CallableProxy`."""
 
     def send(self, *args: Any, **kwargs: Any) -> Any:
-        """Like ``defer``, but a coroutine that waits for room in the mailbox."""
+        """Like ``defer``, but a coroutine that waits for room in the mailbox.
+
+        Args:
+            args: for the method.
+            kwargs: for the method.
+        """
         ref: Any = self.actor_ref
         return ref.send(ProxyCall(attr_path=self._attr_path, args=args, kwargs=kwargs))
 

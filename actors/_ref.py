@@ -12,7 +12,7 @@ import pykka
 from pykka import ActorDeadError
 from pykka.messages import ProxyCall
 
-from actors._checks import no_nan
+from actors._checks import timeout_of
 from actors._core import stopping
 from actors._core.context import current, origin
 from actors._core.inspection import statistics_of
@@ -66,7 +66,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
 
     @property
     def actor_stopped(self) -> Any:  # type: ignore[override]
-        """Whether the actor has stopped, as an event: ``is_set()``, ``wait(timeout)``."""
+        """Tell whether the actor has stopped, as an event: ``is_set()``, ``wait(timeout)``."""
         return self._cell.stopped_flag
 
     @property
@@ -100,7 +100,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
         return self._cell.label
 
     def is_alive(self) -> bool:
-        """Whether the actor accepts messages (it does between a failure and its restart)."""
+        """Tell whether the actor accepts messages (it does between a failure and its restart)."""
         return not self.actor_inbox.closed and not self._cell.loop.is_closed()
 
     def __await__(self) -> Generator[Any, None, ActorRef[A]]:
@@ -175,7 +175,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
             ActorDeadError: the actor has stopped, possibly during the wait.
             MailboxFull: no room within ``timeout`` seconds, or too many senders wait.
         """
-        no_nan("timeout", timeout)
+        timeout_of("timeout", timeout)
         cell: Cell = self._cell  # type: ignore[attr-defined]  # ``self`` is a ref
         envelope = (message, None, cell.clock(), *origin())
         mailbox = cell.mailbox
@@ -310,7 +310,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
                 "use 'await ref.ask(message, block=False)' instead"
             )
         if timeout is not None:
-            no_nan("timeout", timeout)
+            timeout_of("timeout", timeout)
         cell = self._cell
         future: Future[Any] = Future()
         if cell.hooks is not None:

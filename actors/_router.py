@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 import pykka
 from pykka import ActorDeadError
 
+from actors._checks import one_of, timeout_of
 from actors._core.routed_asks import ask_all, ask_one, joined
 from actors._errors import MailboxFull, WouldDeadlock
 from actors._future import Future, on_event_loop
@@ -216,6 +217,7 @@ class Router(Generic[A]):
             ActorDeadError: no worker is alive.
             MailboxFull: no room within ``timeout`` seconds, or too many senders wait.
         """
+        timeout_of("timeout", timeout)
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + timeout
         for ref in self._all() if self._to_all else (None,):
@@ -404,6 +406,7 @@ def start_pool(
     """
     from actors._pool import Pool  # an actor itself: at the top of the module the import would be circular
 
+    one_of("supervision", workers, Supervision)
     router: Router[A] = Router(routing, size)
     router.pool = spawn(Pool, router, actor_class, args, kwargs, workers, name=name, supervision=ESCALATE)
     return router

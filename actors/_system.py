@@ -6,14 +6,15 @@ import asyncio
 import itertools
 import logging
 import random
+import sys
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from actors._checks import no_nan, seconds
-from actors._core import inspection, lifecycle, termination
+from actors._checks import capacity_of, one_of, seconds, timeout_of
+from actors._core import forking, inspection, lifecycle, termination
 from actors._core.instruments import Hooks, Instrument
 from actors._core.lifecycle import STOPPED
 from actors._core.log_safely import log_safely
@@ -22,7 +23,7 @@ from actors._core.mailbox import DEFAULT_CAPACITY
 from actors._core.pykka_names import register, unregister
 from actors._core.turns import TURN_TIME, Turns
 from actors._core.unheard import Unheard
-from actors._errors import ActorError
+from actors._errors import ActorError, SpawnRefused
 from actors._events import EventStream
 from actors._overflow import FAIL, Overflow
 from actors._policy import STOP_ON_FAILURE, RestartHistory, Supervision
@@ -55,7 +56,7 @@ class StopReport:
 
     @property
     def clean(self) -> bool:
-        """Whether all actors stopped."""
+        """Tell whether all actors stopped."""
         return not self.left
 
 
@@ -78,7 +79,7 @@ class ActorSystem:
         hook_timeout: seconds that ``on_stop``, ``on_failure`` or ``before_restart`` may take; one that takes
             longer is reported and cancelled, and after ``stop_grace`` more left alone. A restart of several
             actors waits as long for each ``on_start``.
-        slow_handler: seconds after which a plain handler is reported (:class:`SlowHandler`).
+        slow_handler: seconds after which a plain handler is reported (:class:`SlowHandler`); ``math.inf`` reports none.
         turn_time: seconds that the actors together may keep the loop before its other callbacks run, and that
             one actor may go on before the others do, unless its class says otherwise; above 0, at most 60. A
             message that is being handled is never interrupted: the loop is kept longer by one at most.
@@ -105,8 +106,7 @@ class ActorSystem:
     ) -> None:
         if not isinstance(overflow, Overflow):
             raise TypeError(f"overflow is a policy such as FAIL or DROP_OLD, not {overflow!r}")
-        if not mailbox_capacity >= 1:
-            raise ValueError(f"a mailbox holds one message at least, not {mailbox_capacity}")
+        capacity_of(mailbox_capacity)
         for what, value in (
             ("stop_grace", stop_grace),
             ("stop_timeout", stop_timeout),
@@ -118,6 +118,7 @@ class ActorSystem:
         self.name = name
         self.loop = loop or asyncio.get_running_loop()
         tell_when_closed(self.loop, self)
+        forking.systems.add(self)
         self.thread = threading.get_ident() if asyncio._get_running_loop() is self.loop else 0
         """The thread that ran the loop when the system was made, where messages are put without a lock; 0 if
         it is not known. It is a guess: the loop may go on in another thread."""
@@ -130,7 +131,7 @@ class ActorSystem:
         self.stop_grace = stop_grace
         self.stop_timeout = stop_timeout
         self.hook_timeout = hook_timeout
-        self.slow_ns = int(slow_handler * 1e9)
+        self.slow_ns = int(min(slow_handler * 1e9, sys.maxsize))
         self.unheard = Unheard(self.loop)
         """Asks that were refused without anybody noticing."""
         self.turns = Turns(self.loop, clock, turn_time)
@@ -146,6 +147,8 @@ class ActorSystem:
         """The failures of top-level actors that are restarted together."""
         self._add_lock = threading.RLock()  # a signal handler may spawn, too
         self._abandoned: list[str] = []
+        self._stops = 0
+        """How many calls of :meth:`stop` are under way."""
         self.dead_letters = 0
 
     def _arrive(self) -> None:
@@ -197,6 +200,7 @@ class ActorSystem:
             ValueError: a living top-level actor has that name, or it contains a slash.
             TypeError: ``actor_class`` is no class of actors.
             RuntimeError: the event loop is closed.
+            SpawnRefused: a :meth:`stop` is under way.
         """
         return self.add(self._cell(actor_class, args, kwargs, name, supervision), self.top)
 
@@ -261,6 +265,7 @@ class ActorSystem:
         supervision: Supervision,
     ) -> Cell:
         lifecycle.check_class(actor_class)
+        one_of("supervision", supervision, Supervision)
         name = name or lifecycle.generated_name(actor_class, self._names, self.top)
         return actor_class._cell_class(self, None, actor_class, args, kwargs, name, supervision)
 
@@ -274,13 +279,18 @@ class ActorSystem:
         Raises:
             ValueError: the name is taken, empty or has a slash.
             RuntimeError: the event loop is closed.
+            SpawnRefused: it is for the top, and the system's stop is under way.
         """
         name = cell.name
         if not isinstance(name, str):
             raise TypeError(f"an actor's name is a str, not {name!r}")
         if not name or "/" in name:
             raise ValueError(f"{name!r} is no name for an actor: it is empty or has a slash")
+        if self.loop.is_closed():  # before the constructor runs
+            raise self._closed()
         with self._add_lock:
+            if self._stops and cell.parent is None:
+                raise SpawnRefused(f"the system {self.name!r} is stopping: it takes no more actors")
             if name in siblings:
                 where = cell.parent.path if cell.parent is not None else self.name
                 raise ValueError(f"{where} has an actor named {name!r} already")
@@ -297,31 +307,37 @@ class ActorSystem:
             lifecycle.begin(cell)
         elif not self.on_loop(lifecycle.begin, cell):
             self.loop_closed()
-            raise RuntimeError(f"the event loop of the system {self.name!r} is closed")
+            raise self._closed()
         elif cell.registered and cell.stopped_flag.is_set():  # by the system's stop, beside the constructor
             unregister(cell.ref)
         return cell.ref
 
+    def _closed(self) -> RuntimeError:
+        return RuntimeError(f"the event loop of the system {self.name!r} is closed")
+
     # -- stopping -------------------------------------------------------------------------------
 
     async def stop(self, timeout: float | None = None) -> StopReport:
-        """Stop all actors, youngest first.
+        """Stop all actors, youngest first. Until it returns, spawns at the top are refused (:class:`SpawnRefused`).
 
         Args:
             timeout: seconds after which to return with the actors that have not stopped; None sets no
                 limit.
         """
-        no_nan("timeout", timeout)
+        timeout_of("timeout", timeout)
         self.check_loop()  # its actors have perished with it
+        with self._add_lock:
+            self._stops += 1
         if self.top:
             self.turns.look_again()
         try:
             async with asyncio.timeout(timeout):
-                while self.top:  # a last hook may spawn another one
-                    await termination.stop_now(next(reversed(self.top.values())))
+                await termination.stop_all(self.top)
         except TimeoutError:
             return StopReport((*self._abandoned, *(inspection.describe(cell) for cell in self.walk())))
         finally:
+            with self._add_lock:
+                self._stops -= 1
             self.unheard.flush()
         return StopReport(tuple(self._abandoned))
 
@@ -417,12 +433,18 @@ class ActorSystem:
         return True
 
     def expire(self, future: Future[Any], timeout: float) -> None:
-        """Give up an ask (its ``future``) after ``timeout`` seconds."""
+        """Give up an ask (its ``future``) after ``timeout`` seconds.
+
+        Args:
+            future: the reply.
+            timeout: seconds; the error names them.
+        """
 
         def arm() -> None:
             if not future.done():
                 future.expires(self.loop.call_later(timeout, future.expire, timeout))
 
+        future.deadline = time.monotonic() + timeout, timeout, self.loop
         if not self.on_loop(arm):
             self.loop_closed()
 

@@ -42,7 +42,13 @@ _HOOKS = (
 
 
 class Worker:
-    """One thread that does jobs in order, until :meth:`end`."""
+    """One thread that does jobs in order, until :meth:`end`.
+
+    Args:
+        name: the thread's.
+        daemon: whether the program may end while the thread runs.
+        context: where the jobs run.
+    """
 
     __slots__ = ("_jobs", "thread")
 
@@ -162,7 +168,12 @@ class ThreadedCell(Cell):
                 self.system.loop_closed()
 
     async def call(self, hook: str, *args: Any) -> None:
-        """Run a hook in the thread; see :meth:`Cell.call`."""
+        """Run a hook in the thread; see :meth:`Cell.call`.
+
+        Args:
+            hook: the hook's name.
+            args: for the hook.
+        """
         ending = self.begin_hook(hook, args)
         if ending is not None and (error := await ending) is not None:
             raise error

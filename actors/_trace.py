@@ -26,7 +26,12 @@ class TraceContext:
 
     @classmethod
     def new(cls, rng: random.Random, *, sampled: bool = True) -> TraceContext:
-        """Make the root span of a new trace, with ids from ``rng``."""
+        """Make the root span of a new trace, with ids from ``rng``.
+
+        Args:
+            rng: gives the ids.
+            sampled: whether the span is recorded.
+        """
         return cls(f"{rng.getrandbits(128) or 1:032x}", f"{rng.getrandbits(64) or 1:016x}", sampled)
 
     def child(self, rng: random.Random) -> TraceContext:

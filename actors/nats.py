@@ -39,6 +39,13 @@ TRACE, TIMEOUT, ERROR, STATUS = "traceparent", "actors-timeout", "actors-error",
 
 NO_RESPONDERS = "503"
 
+MAX_SUBJECT = 3_800
+"""Bytes of a subject (prefix and name), and of a queue group beside it. A server takes 4,096 for a whole line of the protocol by
+default (``max_control_line``); a longer one is an error of the protocol, at which it hangs up."""
+
+ENDS = ("authorization", "authentication", "permissions", "account", "user ", "stale connection")
+"""Words of the server's errors that another connection does not help against, or that the client treats well."""
+
 MAX_TEXT = 10_000
 """Characters of an error that are sent."""
 
@@ -97,15 +104,17 @@ class NatsTransport(Transport):
             ConnectionLost: there is no connection.
         """
         made = cls(codec, prefix, max_pending, max_asks, ask_timeout)
+        client = _Client()
         try:
             async with asyncio.timeout(connect_timeout):
-                made._client = await nats.connect(
+                await client.connect(
                     servers,
                     disconnected_cb=made._lost,
                     closed_cb=made._lost,
                     error_cb=made._failed,
                     **options,
                 )
+                made._client = client
         except Exception as error:
             raise ConnectionLost(f"no connection to {servers}: {error or type(error).__name__}") from error
         made._inbox = made._client.new_inbox()
@@ -122,8 +131,12 @@ class NatsTransport(Transport):
     # -- sending ----------------------------------------------------------------------------------
 
     def ref(self, name: str) -> RemoteRef:
-        """Return the ref of whoever serves a name."""
-        _check(name)
+        """Return the ref of whoever serves a name.
+
+        Raises:
+            ValueError: NATS cannot have such a name, or it is too long (:data:`MAX_SUBJECT`).
+        """
+        self._check(name)
         return RemoteRef(self, name)
 
     def submit(
@@ -152,6 +165,14 @@ class NatsTransport(Transport):
             self._enqueue(address, data, reply, timeout, headers)
         else:
             self._loop.call_soon_threadsafe(self._enqueue, address, data, reply, timeout, headers)
+
+    def _check(self, name: str, group: str = "") -> None:
+        _check(name)
+        size = len(f"{self._prefix}.{name}{group}".encode(errors="surrogatepass"))
+        if size > MAX_SUBJECT:
+            raise ValueError(
+                f"{name[:20]!r}... is no name for NATS: with the prefix and the group it has {size} bytes, more than {MAX_SUBJECT}"
+            )
 
     def _check_size(self, data: bytes, what: str) -> None:
         most = self._client.max_payload
@@ -274,8 +295,9 @@ class NatsTransport(Transport):
 
         Raises:
             ConnectionLost: there is no connection.
+            ValueError: NATS cannot have such a name, or it is too long (:data:`MAX_SUBJECT`).
         """
-        _check(name)
+        self._check(name, group)
 
         async def on_message(message: Msg) -> None:
             await self._handle(ref, message)
@@ -330,7 +352,8 @@ class NatsTransport(Transport):
 
     async def _publish_error(self, message: Msg, error: BaseException) -> None:
         with contextlib.suppress(Exception):
-            text = error_to_text(error)[:MAX_TEXT].encode()
+            # A file name that is no UTF-8 has lone surrogates in its text.
+            text = error_to_text(error)[:MAX_TEXT].encode(errors="backslashreplace")
             await self._client.publish(message.reply, text, headers={ERROR: "1"})
 
     async def _settled(self) -> None:
@@ -357,8 +380,21 @@ class NatsTransport(Transport):
                 await self._settled()
         if self._sender is not None:
             self._sender.cancel()
+            await asyncio.wait([self._sender])
         await self._client.close()
         await self._lost()
+
+
+class _Client(Client):
+    """NATS's client, which ends for good at an error of the protocol: this one connects again, and subscribes again."""
+
+    async def _process_err(self, err_msg: str) -> None:
+        text = err_msg.lower()
+        if any(word in text for word in ENDS) or not self.is_connected:
+            await super()._process_err(err_msg)
+            return
+        await self._error_cb(nats.errors.Error(f"nats: {err_msg.strip(chr(39))}"))
+        await self._process_op_err(nats.errors.ProtocolError())
 
 
 def _check(name: str) -> None:

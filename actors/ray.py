@@ -351,6 +351,10 @@ class RayTransport(Transport):
     async def stop(self, ref: RemoteRef, timeout: float = 60.0) -> bool:
         """Stop an actor after its last hook; kill its worker after ``timeout`` seconds.
 
+        Args:
+            ref: the actor, placed by this transport.
+            timeout: seconds for the last hook, and all that comes before it.
+
         Returns:
             False if it had stopped already.
         """

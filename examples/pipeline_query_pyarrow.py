@@ -2,8 +2,8 @@
 
     python examples/pipeline_query_pyarrow.py LAKE TOPIC
 
-The lake's log lists the files to read. Do not read other files: a killed job may have left them, or a
-compaction has replaced them. docs/pipeline.md documents the columns.
+The lake is a Delta table, which lists the files to read. Do not read other files: a killed job may have left them, or
+`optimize` has replaced them. docs/pipeline.md documents the columns, and how other programs read the table.
 """
 
 import sys
@@ -11,15 +11,15 @@ import sys
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-from pixy.pipeline.lake import Lake, filesystem_of, reading_store
+from pixy.pipeline.lake import Lake
 
 
 def main(uri: str, topic: str) -> None:
-    lake = Lake.open(uri, reading_store(uri))
-    files = [lake.path(file.path) for file in lake.state().select(topic)]
+    lake = Lake.open(uri)
+    files = [lake.location.for_arrow(file.path) for file in lake.state().select(topic)]
     if not files:
         sys.exit(f"{uri} has no records of {topic}; it has {', '.join(lake.state().topics()) or 'nothing'}")
-    records = ds.dataset(files, format="parquet", filesystem=filesystem_of(lake.store))
+    records = ds.dataset(files, format="parquet", filesystem=lake.location.filesystem)
 
     # Sums need not read the payload: the columns size and hash stand for it.
     found = records.to_table(columns=["partition", "offset", "timestamp", "size"])

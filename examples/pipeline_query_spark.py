@@ -2,8 +2,8 @@
 
     python examples/pipeline_query_spark.py LAKE TOPIC ["SELECT ... FROM records ..."]
 
-The lake's log lists the files to read: `spark.read.parquet(LAKE)` would also read files of killed jobs, and
-files that a compaction has replaced. The view `records` has the columns of Spark's Kafka source, and `size` and
+The lake is a Delta table, which lists the files to read: `spark.read.parquet(LAKE)` would also read files of killed jobs,
+and files that `optimize` has replaced. A session with Delta's jars reads `LAKE/data` with `format("delta")`. The view `records` has the columns of Spark's Kafka source, and `size` and
 `hash` (docs/pipeline.md).
 """
 
@@ -11,7 +11,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
-from pixy.pipeline.lake import Lake, reading_store
+from pixy.pipeline.lake import Lake
 
 SQL = """
 SELECT partition,
@@ -29,8 +29,8 @@ ORDER BY partition
 
 
 def main(uri: str, topic: str, sql: str = SQL) -> None:
-    lake = Lake.open(uri, reading_store(uri))
-    files = [f"{uri}/{file.path}" for file in lake.state().select(topic)]
+    lake = Lake.open(uri)
+    files = [lake.location.for_spark(file.path) for file in lake.state().select(topic)]
     if not files:
         sys.exit(f"{uri} has no records of {topic}; it has {', '.join(lake.state().topics()) or 'nothing'}")
     spark = (

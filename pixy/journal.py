@@ -52,7 +52,7 @@ class Kind(IntEnum):
 
 
 class Refusal(IntEnum):
-    """Why an acknowledgement was refused."""
+    """The reason why an acknowledgement was refused."""
 
     DUPLICATE = 1
     NEVER_OFFERED = 2
@@ -67,6 +67,11 @@ AUTO = 2
 COLUMNS = ("kind", "time", "stream", "offset", "attempt", "timestamp", "took", "code", "flags")
 """``time``: microseconds since 1970. ``stream``: index into the batch's streams. ``timestamp``: the
 message's, in milliseconds since 1970, -1 if it has none. ``took``: microseconds, -1 if unknown."""
+
+
+CALLER = "caller"
+"""A further column, which batches before it lack, and which a daemon may leave out: index into the batch's callers. Of PRODUCED
+and PRODUCE_FAILED who wrote the message, of other kinds who got it last; 0: not known."""
 
 
 class JournalFormatError(PixyError):
@@ -91,7 +96,7 @@ class Stream:
 
 
 Event = tuple[int, int, Stream, int, int, int, int, int, int]
-"""An event in the order of :data:`COLUMNS`, with the stream itself."""
+"""An event in the order of :data:`COLUMNS`, with the stream itself; the caller's name may follow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +156,7 @@ class JournalBatch:
         lost: events that were lost before this batch.
         final: whether the daemon stopped in order after this batch.
         time: when it was encoded, in microseconds since 1970; all earlier events are in the batches so far.
+        callers: names in the column :data:`CALLER`, the first one empty: principals, or addresses without ``auth``.
         heartbeat: microseconds after which another batch follows even if nothing happens. A daemon that is
             silent for longer has died or cannot reach Kafka.
     """
@@ -165,12 +171,14 @@ class JournalBatch:
     final: bool = False
     time: int = 0
     heartbeat: int = 0
+    callers: tuple[str, ...] = ()
 
     def events(self) -> list[dict[str, Any]]:
-        """The events one by one, as dictionaries: for people and tests, too slow for millions."""
+        """Return the events one by one, as dictionaries: for people and tests, too slow for millions."""
         columns = [self.columns[name].values(self.count) for name in COLUMNS]
+        callers = self.callers_of()
         made = []
-        for row in zip(*columns, strict=True):
+        for caller, row in zip(callers, zip(*columns, strict=True), strict=True):
             event: dict[str, Any] = dict(zip(COLUMNS, row, strict=True))
             topic, partition, group, generation = self.streams[event.pop("stream")]
             event |= {
@@ -180,9 +188,18 @@ class JournalBatch:
                 "group": group,
                 "generation": generation,
                 "client": self.client,
+                "caller": caller,
             }
             made.append(event)
         return made
+
+    def callers_of(self) -> list[str]:
+        """Return the caller of each event; empty where it is not known."""
+        column = self.columns.get(CALLER)
+        if column is None:
+            return [""] * self.count
+        names = self.callers
+        return [names[at] if 0 <= at < len(names) else "" for at in column.values(self.count)]
 
 
 HEARTBEAT = 10.0
@@ -231,14 +248,19 @@ def encode_columns(
         client: ``client_id`` of the daemon.
         epoch: see :class:`JournalBatch`, as for the arguments below.
         sequence: of this batch within the epoch.
-        columns: in the order of :data:`COLUMNS`, all of one length; ``stream`` has Stream objects.
+        columns: in the order of :data:`COLUMNS`, all of one length; ``stream`` has Stream objects. Names of callers may follow.
         time: microseconds since 1970.
         heartbeat: microseconds.
         lost: events that were lost before this batch.
         final: whether this is the last batch of an orderly stop.
     """
     index: dict[Stream, int] = {stream: number for number, stream in enumerate(dict.fromkeys(columns[2]))}
-    numbers = list(columns)
+    numbers = list(columns[: len(COLUMNS)])
+    packed_columns: dict[str, Any] = {}
+    callers: dict[str, int] = {}
+    if len(columns) > len(COLUMNS):
+        callers = {name: number for number, name in enumerate(dict.fromkeys(("", *columns[-1])))}
+        packed_columns[CALLER] = _column(list(map(callers.__getitem__, columns[-1])))
     numbers[2] = list(map(index.__getitem__, columns[2]))
     packed: bytes = msgpack.packb(
         {
@@ -250,7 +272,11 @@ def encode_columns(
             "streams": [
                 (stream.topic, stream.partition, stream.group, stream.generation) for stream in index
             ],
-            "columns": {name: _column(values) for name, values in zip(COLUMNS, numbers, strict=True)},
+            "columns": {
+                **{name: _column(values) for name, values in zip(COLUMNS, numbers, strict=True)},
+                **packed_columns,
+            },
+            "callers": list(callers),
             "lost": (lost.events, lost.first, lost.last),
             "final": final,
             "time": time,
@@ -300,17 +326,20 @@ def decode(value: bytes) -> JournalBatch:
             f"journal version {found['version']!r} is unknown: this program reads {VERSION}"
         )
     try:
+        callers = tuple(map(str, found.get("callers", ())))
+        more = (CALLER,) if callers and CALLER in found["columns"] else ()
         batch = JournalBatch(
             found["client"],
             found["epoch"],
             found["sequence"],
             found["count"],
             tuple((topic, part, group, gen) for topic, part, group, gen in found["streams"]),
-            {name: Column(*found["columns"][name]) for name in COLUMNS},
+            {name: Column(*found["columns"][name]) for name in (*COLUMNS, *more)},
             Lost(*found["lost"]),
             found["final"],
             found["time"],
             found["heartbeat"],
+            callers if more else (),
         )
     except (KeyError, TypeError, ValueError) as error:
         raise JournalFormatError(f"journal batch is damaged: {error!r}") from error
@@ -329,6 +358,7 @@ def _check(batch: JournalBatch) -> None:
 
 __all__ = [
     "AUTO",
+    "CALLER",
     "COLUMNS",
     "HEARTBEAT",
     "VERSION",

@@ -27,10 +27,10 @@ Record = dict[str, Any]
 
 
 class Target(Protocol):
-    """Where lines go. Its methods are called by one thread, but for :meth:`open`."""
+    """A destination of lines. One thread calls its methods, but for :meth:`open`."""
 
     def open(self) -> None:
-        """Begin. Raises OSError."""
+        """Begin to take lines. Raises OSError."""
 
     def reopen(self) -> None:
         """Go on in a new file of the same name, if it is a file. Any thread may call."""
@@ -44,7 +44,7 @@ class Target(Protocol):
         """
 
     def patience(self) -> float | None:
-        """Seconds until :meth:`look` is to be called if there is no other line; None: for ever."""
+        """Return the seconds until :meth:`look` is to be called if there is no other line; None: for ever."""
 
     def look(self) -> None:
         """Learn what has become of lines that were taken."""
@@ -189,7 +189,7 @@ class JsonLines:
 
 
 def line_of(record: Record) -> bytes:
-    """A record as a line, without its end; values that are None or empty are left out."""
+    """Return a record as a line, without its end; values that are None or empty are left out."""
     moment = datetime.fromtimestamp(record["time"], UTC)
     shown = {"time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")}
     shown |= {name: value for name, value in record.items() if name != "time" and value not in (None, "")}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import lanes, times, watchdog
-from tests.effort import QUICK, examples
+from tests.effort import QUICK, examples, is_in_share
 from tests.kafka.cluster import Cluster, Unavailable
 from tests.kafka.shared import Shared
 
@@ -24,6 +26,22 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("tests")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Keep the objects of imports and of thousands of collected tests out of garbage collections, each of which would visit them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Leave files to the other processes of ``make check``."""
+    return True if collection_path.match("test_*.py") and not is_in_share(collection_path) else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -46,6 +64,8 @@ PROCESSORS = pytest.StashKey[times.Processors]()
 def pytest_configure(config: pytest.Config) -> None:
     """Begin to measure, and to watch."""
     watchdog.register(config)
+    if os.environ.get(times.FILE) and sys.platform == "linux":
+        config.pluginmanager.register(times.Costs(), "costs")
     config.stash[PROCESSORS] = times.Processors()
 
 
@@ -89,16 +109,11 @@ def kafka() -> Iterator[Cluster]:
     yield from _cluster(properties=KIP_848)
 
 
-@pytest.fixture(scope="session")
-def old_kafka() -> Iterator[Cluster]:
-    """Kafka 3.9 on ZooKeeper."""
-    yield from _cluster(zookeeper=True)
-
-
 SHARED = {
     each.fixture: each
     for each in (
         Shared("kafka3", lambda: _made(nodes=3, heap="320m")),
+        Shared("old_kafka", lambda: _made(zookeeper=True)),
         Shared("creating_kafka", lambda: _made(auto_create=True, rebalance_delay=3000)),
         Shared("secure_kafka", lambda: _made(secure=True)),
     )
@@ -109,6 +124,12 @@ SHARED = {
 def kafka3() -> Cluster:
     """Three brokers; topics have three replicas, of which at least two must be in sync. A test may stop brokers."""
     return SHARED["kafka3"].get()
+
+
+@pytest.fixture(scope="module")
+def old_kafka() -> Cluster:
+    """Kafka 3.9 on ZooKeeper."""
+    return SHARED["old_kafka"].get()
 
 
 @pytest.fixture(scope="module")

@@ -2,8 +2,8 @@
 
 The pipeline's tests compute, on a Spark session that takes seconds to start; the other tests on real Kafka wait
 most of the time; unit tests are short. So one process begins with the pipeline, one with the tests that share three brokers
-(:mod:`tests.kafka.shared`), the others with the rest, and there is always something to compute. Unit tests come last, so
-that all processes end at about the same time.
+or Kafka 3.9 with ZooKeeper (:mod:`tests.kafka.shared`), one with those that share a broker that creates topics, the other with
+the rest, and there is always something to compute. Unit tests come last, so that all processes end at about the same time.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ LONGEST = (
     f"{PIPELINE}test_kills.py",
     f"{PIPELINE}audit/test_audit.py",
     f"{PIPELINE}datasource/test_stream.py",
+    f"{PIPELINE}datasource/test_faults.py",
+    f"{PIPELINE}test_bad_input.py",  # both share the broker with TLS
     PIPELINE,
     "tests/integration/tap/test_rebalances.py",
     "tests/integration/restv1/test_contract.py",
@@ -38,10 +40,10 @@ LONGEST = (
 )
 """Files and folders whose tests run first, in this order."""
 PREFERENCES = (
-    ("pipeline", "waiting", "brokers", "unit"),
-    ("waiting", "pipeline", "brokers", "unit"),
-    ("brokers", "waiting", "unit", "pipeline"),
-    ("waiting", "unit", "pipeline", "brokers"),
+    ("pipeline", "waiting", "creating", "brokers", "unit"),
+    ("waiting", "creating", "pipeline", "brokers", "unit"),
+    ("brokers", "waiting", "creating", "unit", "pipeline"),
+    ("creating", "waiting", "unit", "pipeline", "brokers"),
 )
 """Which kind of files the first, the second, the third and any other process takes first, and what then."""
 
@@ -52,12 +54,23 @@ def rank(nodeid: str) -> int:
 
 
 @functools.cache
+def shared(path: str) -> int:
+    """Return which clusters a file shares: 1 for three brokers, 3 for Kafka 3.9, 2 for both, 0 for none. In this order each is started once."""
+    text = (ROOT / path).read_text()
+    return {(True, False): 1, (True, True): 2, (False, True): 3}.get(
+        ("kafka3: Cluster" in text, "old_kafka" in text), 0
+    )
+
+
+@functools.cache
 def kind(path: str) -> str:
     """Return a file's kind, as :data:`PREFERENCES` names it."""
-    if "kafka3: Cluster" in (ROOT / path).read_text():
+    if shared(path):
         return "brokers"
     if path.startswith(PIPELINE) and path != DEMO:
         return "pipeline"
+    if "creating_kafka: Cluster" in (ROOT / path).read_text():
+        return "creating"
     return "unit" if rank(path) == len(LONGEST) else "waiting"
 
 
@@ -66,7 +79,7 @@ class Lanes(LoadFileScheduling):  # type: ignore[misc]
 
     def _assign_work_unit(self, node: WorkerController) -> None:
         preference = PREFERENCES[min(self.nodes.index(node), len(PREFERENCES) - 1)]
-        first = min(self.workqueue, key=lambda path: preference.index(kind(path)))
+        first = min(self.workqueue, key=lambda path: (preference.index(kind(path)), shared(path)))
         self.workqueue.move_to_end(first, last=False)
         super()._assign_work_unit(node)
 
@@ -76,4 +89,4 @@ def scheduler(config: pytest.Config, log: Any) -> Lanes | None:
     return Lanes(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
-__all__ = ["Lanes", "kind", "rank", "scheduler"]
+__all__ = ["Lanes", "kind", "rank", "scheduler", "shared"]

@@ -176,9 +176,14 @@ class Program:
             env={**os.environ, **(env or {})},
         )
 
-    def wait(self, timeout: float = 60.0) -> tuple[int, str]:
-        """Wait for the end; return the exit code and the output."""
-        output, _ = self.process.communicate(timeout=timeout)
+    def wait(self, timeout: float = 100.0) -> tuple[int, str]:
+        """Wait for the end, for longer than the default `shutdown_timeout`; return the exit code and the output."""
+        try:
+            output, _ = self.process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            output, _ = self.process.communicate()
+            raise AssertionError(f"still running after {timeout} s:\n{output}") from None
         return self.process.returncode, output
 
     def __enter__(self) -> Program:

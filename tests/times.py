@@ -1,26 +1,34 @@
 """How long the tests of a run took: ``make test-times`` prints a table, and compares it with an earlier run's.
 
 With the environment variable :data:`FILE` pytest writes a line for each phase of each test to that file, in the
-form of ``--durations`` and with the process that ran it, and for how long the machine's processors were busy. The
-table is also made of what ``--durations`` prints.
+form of ``--durations`` and with the process that ran it, what each test cost in processor time, and for how long the
+machine's processors were busy. The table is also made of what ``--durations`` prints.
+
+A test's processor time is that of its process and all below it, brokers and Spark too: what it makes others wait for
+on a busy machine. Where two tests share a broker, what it does in the background counts for the one that runs.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import re
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 FILE = "PIXY_TEST_TIMES"
 SLOWEST = 20
 _LINE = re.compile(r"^(?:> ?)?\s*(\d+\.\d+)s (?:setup|call|teardown)\s+(?:\[(gw\d+|main)\] )?(tests/.+)$")
+_COST = re.compile(r"^(\d+\.\d+)s processor (tests/.+)$")
+_PROPERTY = "processor seconds"
 _BUSY = re.compile(r"^processors busy for (\d+\.\d+) of (\d+\.\d+) s$")
 
 
@@ -47,11 +55,45 @@ def _busy_seconds() -> float | None:
     return (sum(fields) - idle - waiting) / os.sysconf("SC_CLK_TCK")
 
 
+class Costs:
+    """Lets each test's last report say what the test cost in processor time. A plugin of each process of tests; Linux only."""
+
+    def __init__(self) -> None:
+        self._before = spent(os.getpid())
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """Add up since the teardown of the test before."""
+        try:
+            return (yield)
+        finally:
+            now = spent(os.getpid())
+            item.user_properties.append((_PROPERTY, max(0.0, now - self._before)))
+            self._before = now
+
+
+def spent(process: int) -> float:
+    """Return the processor seconds of a process and of all below it; of those that have ended, the ones that somebody waited for."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        tasks = os.listdir(f"/proc/{process}/task")
+    except OSError:  # it has just ended
+        return 0.0
+    below = 0.0
+    for task in tasks:
+        with contextlib.suppress(OSError):  # so has this thread
+            for child in Path(f"/proc/{process}/task/{task}/children").read_text().split():
+                below += spent(int(child))
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK") + below
+
+
 @dataclass
 class Times:
     """Seconds of a run: by test with its setup and teardown, by process (``gw0``, ... or ``main``), of processors."""
 
     tests: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    costs: dict[str, float] = field(default_factory=dict)
+    """Processor seconds by test."""
     processes: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     processors: str = ""
 
@@ -59,6 +101,11 @@ class Times:
     def slowest(self) -> list[tuple[str, float]]:
         """The slowest tests, the slowest first."""
         return sorted(self.tests.items(), key=lambda each: -each[1])[:SLOWEST]
+
+    @property
+    def dearest(self) -> list[tuple[str, float]]:
+        """The tests that cost most processor time, the dearest first."""
+        return sorted(self.costs.items(), key=lambda each: -each[1])[:SLOWEST]
 
 
 def lines(reports: Iterable[Any]) -> Iterable[str]:
@@ -72,6 +119,11 @@ def lines(reports: Iterable[Any]) -> Iterable[str]:
             node = getattr(report, "node", None)
             process = "main" if node is None else node.gateway.id
             yield f"{report.duration:.2f}s {report.when} [{process}] {report.nodeid}"
+            if (
+                report.when == "teardown"
+                and (cost := dict(report.user_properties).get(_PROPERTY)) is not None
+            ):
+                yield f"{cost:.2f}s processor {report.nodeid}"
 
 
 def read(text: str) -> Times:
@@ -83,6 +135,8 @@ def read(text: str) -> Times:
             found.tests[test] += seconds
             if process:
                 found.processes[process] += seconds
+        elif match := _COST.match(line):
+            found.costs[match[2].strip()] = float(match[1])
         elif _BUSY.match(line):
             found.processors = line
     return found
@@ -109,6 +163,10 @@ def table(now: Times, before: Times | None = None) -> list[str]:
         sums = sums[0], sum(seconds for _, seconds in now.slowest)
         found.append(f"{sums[0]:7.1f} s  {sums[1]:7.1f} s  the slowest {len(now.slowest)} of each run")
     found += [f"{seconds:7.1f} s  in process {name}" for name, seconds in sorted(now.processes.items())]
+    if now.costs:
+        found += ["", "Processor time, with that of all processes that tests have started:"]
+        found += [f"{cost:7.1f} s  {test}" for test, cost in now.dearest]
+        found.append(f"{sum(now.costs.values()):7.1f} s  all {len(now.costs)} tests")
     return found + ([now.processors] if now.processors else [])
 
 

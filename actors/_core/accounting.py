@@ -31,12 +31,13 @@ def account(cell: Cell, envelope: Envelope, began: int, error: BaseException | N
     """
     kind, sent, sender = type(envelope[0]), envelope[2], envelope[3]
     cell.began = cell.ended = ended = cell.clock()
-    count_long(cell, began - sent, ended - began)
+    count_long(cell.waits, began - sent)
+    count_long(cell.runs, ended - began)
     recent = cell.recent if cell.recent is not None else begin_recent(cell)
     recent.append((kind, sender, sent))
     if cell.hooks is not None:
         cell.hooks.ended(cell, envelope, began, ended, error)
-    cell.envelope = cell.trace = None
+    cell.envelope = cell.reply = cell.trace = None
 
 
 def begin_recent(cell: Cell) -> deque[tuple[type, Cell | None, int]]:
@@ -45,14 +46,27 @@ def begin_recent(cell: Cell) -> deque[tuple[type, Cell | None, int]]:
     return recent
 
 
-def count_long(cell: Cell, wait: int, run: int) -> None:
-    """Count durations in ns of any length: the last bucket takes what is above the others."""
-    for counts, duration in ((cell.waits, wait), (cell.runs, run)):
-        counts[min((max(duration, 0) >> SHIFT).bit_length(), BUCKETS - 1)] += 1
+def count_long(counts: list[int], duration: int) -> None:
+    """Count a duration of any length: the last bucket takes what is above the others.
+
+    Args:
+        counts: an actor's counts by bucket; it gets the buckets that it lacks.
+        duration: in ns.
+    """
+    bucket = min((max(duration, 0) >> SHIFT).bit_length(), BUCKETS - 1)
+    if bucket >= len(counts):
+        counts.extend([0] * (bucket + 1 - len(counts)))
+    counts[bucket] += 1
 
 
 def report_slow(cell: Cell, kind: type, run: int) -> None:
-    """Publish that a handler of a message of type ``kind`` kept the loop for ``run`` ns."""
+    """Publish that a handler of a message of type ``kind`` kept the loop for ``run`` ns.
+
+    Args:
+        cell: the actor's.
+        kind: the type of the message.
+        run: how long its handler ran, in ns.
+    """
     events = cell.system.events
     if events.wants(SlowHandler):
         events.publish(SlowHandler(cell.path, kind.__name__, run / 1e9))

@@ -223,8 +223,8 @@ def stash(cell: Cell) -> None:
 
 def unstash_all(cell: Cell) -> None:
     """See :meth:`actors.Actor.unstash_all`."""
-    stashed, cell.stashed = cell.stashed, None
-    cell.mailbox.put_back(stashed or [])
+    if cell.stashed:
+        cell.mailbox.put_back()
     cell.mailbox.rouse()  # it sleeps if this is no handler that calls
 
 

@@ -23,6 +23,11 @@ def task_of(
 
     Past the loop's task factory: with Python 3.12's ``eager_task_factory`` the first step would come now, inside of the
     code that makes the task and in a context that this code has entered already.
+
+    Args:
+        loop: the actor's.
+        coroutine: what the task runs.
+        context: the context of its steps; None takes a copy of the current one.
     """
     return asyncio.Task(coroutine, loop=loop, context=context)
 

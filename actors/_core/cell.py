@@ -33,10 +33,10 @@ from pykka import ActorDeadError
 from actors._core import actions, following, last_hooks, supervision, termination
 from actors._core.context import bare, of_spawner
 from actors._core.handling import broken_off, handler_failed, work
-from actors._core.lifecycle import NEW, NO_CHILDREN, RUNNING, StopFlag
+from actors._core.lifecycle import NEW, NO_CHILDREN, NO_KWARGS, RUNNING, StopFlag
 from actors._core.loops import runs_here
 from actors._core.mailbox import Mailbox
-from actors._core.stats import BUCKETS
+from actors._core.stats import FEW_BUCKETS
 from actors._core.timers import Timers
 from actors._core.turns import THROUGHPUT, turn_ns
 from actors._ref import ActorRef
@@ -156,6 +156,8 @@ class Cell:
     stashed_last: Envelope | None = field(init=False, default=None)
     idle_after: float | None = field(init=False, default=None)
     children: dict[str, Cell] = field(init=False)
+    ending_children: bool = field(init=False, default=False)
+    """Whether the children are being stopped, so that none may be added."""
     child_numbers: itertools.count[int] | None = field(init=False, default=None)
     history: RestartHistory | None = field(init=False, default=None)
     children_history: RestartHistory | None = field(init=False, default=None)
@@ -168,12 +170,15 @@ class Cell:
     """Tasks on their way to the loop: from a constructor in another thread, or from the actor's own."""
     start_waiters: list[Future[Any]] | None = field(init=False, default=None)
     stop_waiters: list[Future[Any]] | None = field(init=False, default=None)
+    subscriptions: dict[Callable[[], None], None] | None = field(init=False, default=None)
+    """Functions that end the actor's subscriptions of events, in whatever system."""
     stop_replies: StopReplies | None = field(init=False, default=None)
     """Replies to requests to stop, settled when the actor has stopped; only those that somebody keeps."""
     _timers: Timers | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         system, actor_class = self.system, self.actor_class
+        self.kwargs = self.kwargs or NO_KWARGS
         self.path = f"{self.parent.path if self.parent else ''}/{self.name}"
         self.clock, self.loop, self.hooks = system.clock, system.loop, system.hooks_in_use
         self.context = self.own = of_spawner(self)
@@ -188,7 +193,7 @@ class Cell:
         )
         self.ref = ActorRef(self)
         self.ended = self.clock()
-        self.waits, self.runs = [0] * BUCKETS, [0] * BUCKETS
+        self.waits, self.runs = [0] * FEW_BUCKETS, [0] * FEW_BUCKETS
 
     # -- identity and lazily made parts -----------------------------------------------------------
 
@@ -239,7 +244,12 @@ class Cell:
         return self.mailbox.push_behind((message, None, self.clock(), None, None, None))
 
     def dead(self, what: str, kind: type[ActorDeadError] = ActorDeadError) -> ActorDeadError:
-        """The error for an asker that this actor will never answer; ``NoAnswer`` if it has begun with his message."""
+        """The error for an asker that this actor will never answer; ``NoAnswer`` if it has begun with his message.
+
+        Args:
+            what: what has happened to the actor, behind its name in the text.
+            kind: the class of the error.
+        """
         error = kind(f"{self.ref} {what}")
         error.__cause__ = self.error
         return error
@@ -269,7 +279,12 @@ class Cell:
         self.state = RUNNING  # the last: from now on a sender's thread may wake the actor's own
 
     async def call(self, hook: str, *args: Any) -> None:
-        """Run one of the actor's first hooks, plain or coroutine, in the current task."""
+        """Run one of the actor's first hooks, plain or coroutine, in the current task.
+
+        Args:
+            hook: the hook's name.
+            args: for the hook.
+        """
         result = getattr(self.actor, hook)(*args)
         if type(result) is CoroutineType:
             await result

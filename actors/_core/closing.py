@@ -60,6 +60,6 @@ def stop_if_empty(mailbox: Mailbox, envelope: Envelope) -> bool:
 
 
 def lost_stop(mailbox: Mailbox) -> bool:
-    """Whether the request to stop was taken, and whoever took it has not begun with the stop: Ctrl-C came in between."""
+    """Tell whether the request to stop was taken, and whoever took it has not begun with the stop: Ctrl-C came in between."""
     lined_up = (envelope for envelope, _ in tuple(mailbox.waiting or ()))
     return mailbox.stop_asked and not any(type(each[0]) is ActorStop for each in (*mailbox, *lined_up))

@@ -56,7 +56,13 @@ def enter(cell: Cell) -> None:
 
 
 def handle(cell: Cell, receive: Callable[[Any], Any], message: Any) -> Any:
-    """Handle a message in the context that it carries."""
+    """Handle a message in the context that it carries.
+
+    Args:
+        cell: the actor's.
+        receive: the function that handles messages now.
+        message: for it.
+    """
     enter(cell)
     return receive(message)
 
@@ -79,7 +85,12 @@ def bare(cell: Cell) -> contextvars.Context:
 def within(
     context: contextvars.Context, handler: types.CoroutineType[Any, Any, Any]
 ) -> Generator[Any, Any, Any]:
-    """Await a coroutine with each of its steps in a context: a task has only one, for all its messages."""
+    """Await a coroutine with each of its steps in a context: a task has only one, for all its messages.
+
+    Args:
+        context: where each step runs.
+        handler: the coroutine.
+    """
     step: Callable[[Any], Any] = handler.send
     value: Any = None
     while True:

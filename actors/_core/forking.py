@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +14,10 @@ from actors._errors import ActorError
 
 if TYPE_CHECKING:
     from actors._core.cell import Cell
+    from actors._system import ActorSystem
+
+systems: weakref.WeakSet[ActorSystem] = weakref.WeakSet()
+"""All systems of this process."""
 
 
 def forget_actors(trees: Iterable[list[Cell]]) -> None:
@@ -37,4 +43,12 @@ def forget_actors(trees: Iterable[list[Cell]]) -> None:
             unregister(cell.ref)
 
 
-__all__ = ["forget_actors"]
+def _after_fork() -> None:
+    """In the child of a fork: no loop runs on there, whichever thread has run it. One that did not run may begin to."""
+    forget_actors(system.walk() for system in tuple(systems) if system.loop.is_running())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+__all__ = ["forget_actors", "systems"]

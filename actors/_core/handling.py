@@ -37,6 +37,11 @@ def work(  # noqa: PLR0915 - one loop, for its speed
 
     One loop in place of a call per message, and one look at what does not change between
     messages, brought a message from 770 ns to 560.
+
+    Args:
+        cell: the actor's.
+        limit: the most messages to handle, 1 or more.
+        until: when the turn is over, in ns of the system's clock; 0: ``turn_ns`` from now.
     """
     mailbox, clock, slow_ns = cell.mailbox, cell.clock, cell.system.slow_ns
     normal, waits, runs, recent = mailbox.normal, cell.waits, cell.runs, cell.recent or begin_recent(cell)
@@ -89,16 +94,19 @@ def work(  # noqa: PLR0915 - one loop, for its speed
         run = ended - began
         try:
             waits[((began - sent) >> SHIFT).bit_length()] += 1
+        except IndexError:
+            count_long(waits, began - sent)
+        try:
             runs[(run >> SHIFT).bit_length()] += 1
         except IndexError:
-            count_long(cell, began - sent, run)
+            count_long(runs, run)
         recent.append((kind, sender, sent))
         if hooks is not None:
             hooks.ended(cell, envelope, began, ended, error)
         began = ended
         if error is not None or run > slow_ns:
             _slow_or_failed(cell, envelope, error, run)
-    cell.envelope = cell.trace = None
+    cell.envelope = cell.reply = cell.trace = None  # an idle actor does not keep what it has answered
     return None
 
 
@@ -110,7 +118,12 @@ def _slow_or_failed(cell: Cell, envelope: Envelope, error: BaseException | None,
 
 
 def broken_off(cell: Cell, error: BaseException) -> None:
-    """Answer for a message whose handling ``error`` has ended outside of the actor's code."""
+    """Answer for a message whose handling ``error`` has ended outside of the actor's code.
+
+    Args:
+        cell: the actor's.
+        error: what has ended the handling.
+    """
     if not isinstance(error, Exception):
         error = interrupted(cell, error)
     handler, cell.handler = cell.handler, None

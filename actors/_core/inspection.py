@@ -6,6 +6,7 @@ The functions on a tree take the dict of its top-level cells.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -61,7 +62,7 @@ def recent_headers(cell: Cell) -> tuple[tuple[str, str | None, float], ...]:
 def statistics_of(cell: Cell) -> ActorStatistics:
     """See :class:`actors.ActorStatistics`."""
     envelope = cell.envelope
-    runs = Histogram(tuple(cell.runs))
+    runs = Histogram.of(tuple(cell.runs))
     return ActorStatistics(
         path=cell.path,
         actor_class=cell.actor_class.__name__,
@@ -73,7 +74,7 @@ def statistics_of(cell: Cell) -> ActorStatistics:
         children=len(cell.children),
         tasks=len(cell.tasks or ()),
         mailbox=cell.mailbox.statistics(),
-        wait=Histogram(tuple(cell.waits)),
+        wait=Histogram.of(tuple(cell.waits)),
         run=runs,
         current=None if envelope is None else type(envelope[0]).__name__,
         current_age=0.0 if envelope is None else (cell.clock() - cell.began) / 1e9,
@@ -92,13 +93,17 @@ def describe(cell: Cell) -> str:
 
 def walk(top: Tree) -> list[Cell]:
     """All living actors' cells, parents before children."""
-    found: list[Cell] = []
+    return list(walking(top))
+
+
+def walking(top: Tree) -> Iterator[Cell]:
+    """Yield what :func:`walk` returns; actors may start and stop between two steps, and may then be missed or included."""
     todo = list(reversed(tuple(top.values())))
     while todo:
         cell = todo.pop()
-        found.append(cell)
-        todo.extend(reversed(tuple(cell.children.values())))
-    return found
+        yield cell
+        if cell.children:
+            todo.extend(reversed(tuple(cell.children.values())))
 
 
 def lookup(top: Tree, path: str) -> ActorRef[Any] | None:
@@ -119,7 +124,12 @@ def find(top: Tree, pattern: str) -> list[ActorRef[Any]]:
 
 
 def pending_asks(top: Tree, now: int) -> list[PendingAsk]:
-    """See :meth:`actors.ActorSystem.pending_asks`; ``now`` is the system's clock in ns."""
+    """See :meth:`actors.ActorSystem.pending_asks`; ``now`` is the system's clock in ns.
+
+    Args:
+        top: the top-level cells by name.
+        now: the system's clock, in ns.
+    """
     found: list[PendingAsk] = []
     for cell in walk(top):
         handled = () if cell.envelope is None else (cell.envelope,)

@@ -48,7 +48,12 @@ class Instrument:
         return True
 
     def begin(self, cell: Cell, envelope: Envelope) -> None:
-        """Called when a message has left the mailbox, before its handler. May raise :class:`Injected`."""
+        """Called when a message has left the mailbox, before its handler. May raise :class:`Injected`.
+
+        Args:
+            cell: the actor that will handle it.
+            envelope: the message with its reply and sender.
+        """
 
     def end(
         self, cell: Cell, envelope: Envelope, began: int, ended: int, error: BaseException | None
@@ -64,7 +69,12 @@ class Instrument:
         """
 
     def asked(self, cell: Cell, reply: Future[Any]) -> None:
-        """Called for an ask to an actor; ``reply`` is the asker's future."""
+        """Called for an ask to an actor; ``reply`` is the asker's future.
+
+        Args:
+            cell: the recipient.
+            reply: the asker's future.
+        """
 
 
 class Hooks:

@@ -42,7 +42,12 @@ def as_failure(cell: Cell, error: BaseException) -> BaseException:
 
 
 def interrupted(cell: Cell, error: BaseException) -> Interrupted:
-    """Make the failure that stands for ``error``."""
+    """Make the failure that stands for ``error``.
+
+    Args:
+        cell: the actor's whose code it has hit.
+        error: a cancellation, Ctrl-C or the exit of a signal handler.
+    """
     cancelled = isinstance(error, asyncio.CancelledError)
     what = "cancelled, or awaited something that was cancelled" if cancelled else f"interrupted: {error!r}"
     made = Interrupted(f"{cell.label} was {what}")
@@ -51,7 +56,7 @@ def interrupted(cell: Cell, error: BaseException) -> Interrupted:
 
 
 def of_program(error: BaseException) -> bool:
-    """Whether an exception is meant for the program: Ctrl-C, or the ``SystemExit`` of one of its signal handlers.
+    """Tell whether an exception is meant for the program: Ctrl-C, or the ``SystemExit`` of one of its signal handlers.
 
     Signals reach the main thread only. Elsewhere both are exceptions like any others.
     """
@@ -63,7 +68,7 @@ def of_program(error: BaseException) -> bool:
 
 
 def _left_signal_handler(error: BaseException) -> bool:
-    """Whether a function has raised ``error`` that was given its caller's frame: the one that a signal has interrupted.
+    """Tell whether a function has raised ``error`` that was given its caller's frame: the one that a signal has interrupted.
 
     The arguments' names may stand for anything now: nothing is done with that but to look what it is. A function that has
     deleted an argument is recognised if it is installed as a handler.

@@ -18,7 +18,13 @@ if TYPE_CHECKING:
 
 
 async def run_last(cell: Cell, hook: str, args: tuple[Any, ...]) -> None:
-    """Run a hook; report its failure, or that it does not end, and go on."""
+    """Run a hook; report its failure, or that it does not end, and go on.
+
+    Args:
+        cell: the actor's.
+        hook: the hook's name.
+        args: for the hook.
+    """
     try:
         ending = cell.begin_hook(hook, args)
     except BaseException as error:

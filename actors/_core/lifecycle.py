@@ -16,17 +16,18 @@ from typing import TYPE_CHECKING, Any
 import pykka
 from pykka import ActorDeadError
 
+from actors._checks import one_of
 from actors._core.begun import task_of
 from actors._core.context import building, current
 from actors._core.interruption import as_failure, interrupted
-from actors._errors import ActorError
+from actors._errors import ActorError, SpawnRefused
 from actors._events import ActorStarted
 from actors._future import Future
+from actors._policy import Supervision
 
 if TYPE_CHECKING:
     from actors._actor import Actor
     from actors._core.cell import Cell
-    from actors._policy import Supervision
     from actors._ref import ActorRef
 
 logger = logging.getLogger("actors")
@@ -44,9 +45,12 @@ NEW, STARTING, RUNNING, RESTARTING, STOPPING, STOPPED = (
 NO_CHILDREN: dict[str, Any] = {}
 """The children of all actors that have none; never changed."""
 
+NO_KWARGS: dict[str, Any] = {}
+"""The keyword arguments of all actors that were given none; never changed."""
+
 
 class StopFlag:
-    """Whether the actor has stopped; stands in for the ``threading.Event`` that pykka keeps."""
+    """Tell whether the actor has stopped; stands in for the ``threading.Event`` that pykka keeps."""
 
     __slots__ = ("_event", "_set")
 
@@ -55,7 +59,7 @@ class StopFlag:
         self._event: threading.Event | None = None
 
     def is_set(self) -> bool:
-        """Whether the actor has stopped."""
+        """Tell whether the actor has stopped."""
         return self._set
 
     def set(self) -> None:
@@ -206,8 +210,17 @@ async def started(cell: Cell) -> ActorRef[Any]:
     future: Future[Any] = Future()
     if not cell.system.on_loop(_wait_for_start, cell, future):
         raise ActorDeadError(f"{cell.ref} not found")
-    await future
+    try:
+        await future
+    except asyncio.CancelledError:
+        cell.system.on_loop(_waits_no_more, cell, future)
+        raise
     return cell.ref
+
+
+def _waits_no_more(cell: Cell, future: Future[Any]) -> None:
+    if cell.start_waiters and future in cell.start_waiters:
+        cell.start_waiters.remove(future)
 
 
 def _wait_for_start(cell: Cell, future: Future[Any]) -> None:
@@ -249,10 +262,22 @@ def spawn_child(
     name: str | None,
     supervision: Supervision,
 ) -> ActorRef[Any]:
-    """Start a child of the cell's actor; the other arguments are those of :meth:`actors.Actor.spawn`."""
+    """Start a child of the cell's actor.
+
+    Args:
+        cell: the parent's.
+        actor_class: the class of the child.
+        args: for its constructor.
+        kwargs: for its constructor.
+        name: the last part of its path; None makes one.
+        supervision: how its failures are treated.
+    """
     if cell.state in (STOPPING, STOPPED):
-        raise ActorDeadError(f"{cell.ref} is stopping: it has no more children")
+        raise SpawnRefused(f"{cell.ref} is stopping: it has no more children")
+    if cell.ending_children:
+        raise SpawnRefused(f"{cell.ref} is about to restart: its children are being stopped")
     check_class(actor_class)
+    one_of("supervision", supervision, Supervision)
     if cell.children is NO_CHILDREN:
         cell.children = {}
         cell.child_numbers = itertools.count(1)
@@ -272,7 +297,13 @@ def check_class(actor_class: Any) -> None:
 
 
 def generated_name(actor_class: type, numbers: Iterator[int], taken: Container[str]) -> str:
-    """Make a name from the class and the next number; one that a sibling was given explicitly is passed over."""
+    """Make a name from the class and the next number; one that a sibling was given explicitly is passed over.
+
+    Args:
+        actor_class: gives the first part of the name.
+        numbers: gives the second part; names that are taken use up a number.
+        taken: the names of the siblings.
+    """
     while True:
         name = f"{actor_class.__name__}-{next(numbers)}"
         if name not in taken:

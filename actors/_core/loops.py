@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -17,7 +18,12 @@ if TYPE_CHECKING:
 
 
 def tell_when_closed(loop: asyncio.AbstractEventLoop, system: ActorSystem) -> None:
-    """Have ``system.loop_closed`` called after the loop was closed, in the thread that has closed it."""
+    """Have ``system.loop_closed`` called after the loop was closed, in the thread that has closed it.
+
+    Args:
+        loop: the loop.
+        system: a system on it, which this does not keep alive.
+    """
     systems: list[weakref.ref[ActorSystem]] | None = getattr(loop.close, "actor_systems", None)
     if systems is not None:
         systems[:] = [each for each in systems if each() is not None]
@@ -44,10 +50,29 @@ def tell_when_closed(loop: asyncio.AbstractEventLoop, system: ActorSystem) -> No
 
 
 def runs_here(loop: Any, thread: int) -> bool:
-    """Whether the calling thread, whose id is ``thread``, runs this loop now.
+    """Tell whether the calling thread, whose id is ``thread``, runs this loop now.
 
     Asking asyncio for the running loop is a system call in Python 3.11, so only a loop that does not tell its thread,
     such as uvloop's, is looked for so.
+
+    Args:
+        loop: the loop.
+        thread: the id of the calling thread.
     """
     known = getattr(loop, "_thread_id", None)
     return known == thread if known is not None else asyncio._get_running_loop() is loop
+
+
+def call_on(loop: asyncio.AbstractEventLoop, call: Callable[..., object], *args: Any) -> None:
+    """Call a function on a loop's thread: now if this is that, else soon; not at all if the loop is closed.
+
+    Args:
+        loop: the loop.
+        call: the function.
+        args: for it.
+    """
+    if asyncio._get_running_loop() is loop:
+        call(*args)
+    else:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(call, *args)

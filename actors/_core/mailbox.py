@@ -38,6 +38,7 @@ from typing import TYPE_CHECKING, Any
 
 from pykka import ActorDeadError
 
+from actors._checks import capacity_of
 from actors._core import waiting
 from actors._core.context import origin
 from actors._core.dead_letters import answer_dead_letter, publish_dead_letter, publish_dropped
@@ -104,8 +105,7 @@ class Mailbox:
     )
 
     def __init__(self, cell: Cell, capacity: int, overflow: Overflow = FAIL) -> None:
-        if capacity < 1:
-            raise ValueError(f"a mailbox holds one message at least, not {capacity}")
+        capacity_of(capacity)
         self.capacity = self.bound = capacity
         """``bound`` is -1 once the mailbox is closed, so that a put without the lock looks again."""
         self.overflow = overflow
@@ -143,7 +143,7 @@ class Mailbox:
             yield from tuple(lane)
 
     def empty(self) -> bool:
-        """Whether all lanes are empty. Senders may wait all the same, for a moment."""
+        """Tell whether all lanes are empty. Senders may wait all the same, for a moment."""
         return not (self.normal or self._priority or self._system or self._unstashed)
 
     # -- putting --------------------------------------------------------------------------------
@@ -340,23 +340,24 @@ class Mailbox:
             waiting.let_in(self)
         return envelope
 
-    def put_back(self, envelopes: list[Envelope]) -> None:
-        """Put stashed messages before the normal lane, in order."""
-        if self._unstashed is None:
-            self._unstashed = deque()
-        self._unstashed.extendleft(reversed(envelopes))
+    def put_back(self) -> None:
+        """Put the messages that the actor has stashed before the normal lane, in order."""
+        unstashed = deque((*(self.cell.stashed or ()), *(self._unstashed or ())))
+        # In one line, without a call: Ctrl-C neither loses a message nor has it handled twice.
+        self._unstashed, self.cell.stashed = unstashed, None
         self.rare = True
 
-    def take_unstashed(self) -> Iterator[Envelope]:
-        """Take the messages that the actor had put aside, as :meth:`drain` does."""
-        return self._take_all(self._unstashed)
+    def take_put_aside(self) -> Iterator[Envelope]:
+        """Take the messages that the actor had put aside, as :meth:`drain` does; first those that it wanted again."""
+        for lane in (self._unstashed, self.cell.stashed):
+            yield from self._take_all(lane)
 
     def drain(self) -> Iterator[Envelope]:
         """Take all messages, in order; each one when the next is asked for: what Ctrl-C interrupts loses none."""
         for lane in (self._system, self._priority, self._unstashed, self.normal):
             yield from self._take_all(lane)
 
-    def _take_all(self, lane: deque[Envelope] | None) -> Iterator[Envelope]:
+    def _take_all(self, lane: deque[Envelope] | list[Envelope] | None) -> Iterator[Envelope]:
         while lane:
             try:
                 envelope = lane[0]
@@ -394,7 +395,7 @@ class Mailbox:
         publish_dropped(self.cell, envelope, reason)
 
     def never_dropped(self, envelope: Envelope) -> bool:
-        """Whether a message stands in the normal lane beyond its bound, and is not dropped for another one."""
+        """Tell whether a message stands in the normal lane beyond its bound, and is not dropped for another one."""
         return type(envelope[0]) in BEHIND
 
     # -- looking in -----------------------------------------------------------------------------

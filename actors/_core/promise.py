@@ -34,6 +34,9 @@ Waiter: TypeAlias = "tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]"
 
 PENDING, VALUE, ERROR, CANCELLED = range(4)
 
+TRACEBACK: Any = vars(BaseException)["__traceback__"]
+"""Reads an exception's traceback, whatever its class has made of the attribute."""
+
 
 class Callback:
     """A function to call when a future is done: once, though Ctrl-C may have it scheduled twice.
@@ -44,7 +47,7 @@ class Callback:
         context: in which context; None takes that of whoever settles the future.
     """
 
-    __slots__ = ("_context", "_left", "_loop", "function")
+    __slots__ = ("_context", "_left", "function", "loop", "timer")
 
     def __init__(
         self,
@@ -52,18 +55,27 @@ class Callback:
         loop: asyncio.AbstractEventLoop,
         context: contextvars.Context | None,
     ) -> None:
-        self.function, self._loop, self._context = function, loop, context
+        self.function, self.loop, self._context = function, loop, context
         self._left = True
+        self.timer: asyncio.TimerHandle | None = None
+        """Gives the future up in time; see :meth:`Promise.timer_here`."""
 
     def schedule(self, future: Promise[Any]) -> None:
         """Have it called in the loop's next turn."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
-            self._loop.call_soon_threadsafe(self._call, future, context=self._context)
+            self.loop.call_soon_threadsafe(self._call, future, context=self._context)
 
     def _call(self, future: Promise[Any]) -> None:
         if self._left:
             self._left = False
+            self.drop_timer()
             self.function(future)
+
+    def drop_timer(self) -> None:
+        """Cancel the timer: it would hold the future. On the loop's thread."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
 
 
 class Promise(pykka.Future[T]):
@@ -77,6 +89,9 @@ class Promise(pykka.Future[T]):
     _callbacks: list[Callback] | None = None
     _blocked: list[Any] | None = None
     _expiry: tuple[asyncio.TimerHandle, asyncio.AbstractEventLoop] | None = None
+    deadline: tuple[float, float, asyncio.AbstractEventLoop] | None = None
+    """When it is given up (``time.monotonic``), after how many seconds, and the loop that has the timer. Who waits in a
+    thread, or on another loop, looks at the clock himself: that loop may be blocked, or not run at all."""
     _sources: tuple[pykka.Future[Any], ...] = ()
     """The futures that this one is computed from."""
     target: Cell | None = None
@@ -118,12 +133,18 @@ class Promise(pykka.Future[T]):
 
         A future that is computed from others (``map``, ``filter``, ``join``, ``reduce``) cancels these.
         """
-        if not self._settle(CANCELLED, asyncio.CancelledError()):
+        if not self.cancel_alone():
             return False
-        for source in self._sources:
-            if isinstance(source, Promise):
-                source.cancel()
+        todo = list(self._sources)  # not by recursion: a chain of map() may have any length
+        while todo:
+            source = todo.pop()
+            if isinstance(source, Promise) and source.cancel_alone():
+                todo.extend(source._sources)
         return True
+
+    def cancel_alone(self) -> bool:
+        """Cancel this future, and not those that it is computed from; False if it is settled."""
+        return self._settle(CANCELLED, asyncio.CancelledError())
 
     def expire(self, timeout: float) -> None:
         """Give up the reply with ``pykka.Timeout`` as its error, after ``timeout`` seconds."""
@@ -135,16 +156,30 @@ class Promise(pykka.Future[T]):
         if self._state != PENDING:  # a thread has settled the future meanwhile
             timer.cancel()
 
+    def timer_here(self, loop: asyncio.AbstractEventLoop) -> asyncio.TimerHandle | None:
+        """Begin to give the reply up in time on a loop that awaits it, unless that is the one that has the timer.
+
+        Args:
+            loop: the running one.
+
+        Returns:
+            the timer, to be cancelled when nobody waits here any more; None if none is needed.
+        """
+        deadline = self.deadline
+        if deadline is None or deadline[2] is loop:
+            return None
+        return loop.call_later(max(0.0, deadline[0] - time.monotonic()), self.expire, deadline[1])
+
     def done(self) -> bool:
-        """Whether the future has a value or an error, or is cancelled."""
+        """Tell whether the future has a value or an error, or is cancelled."""
         return self._state != PENDING
 
     def cancelled(self) -> bool:
-        """Whether the future is cancelled."""
+        """Tell whether the future is cancelled."""
         return self._state == CANCELLED
 
     def value_set(self) -> bool:
-        """Whether the future has a value."""
+        """Tell whether the future has a value."""
         return self._state == VALUE
 
     def value(self) -> T | None:
@@ -235,7 +270,12 @@ class Promise(pykka.Future[T]):
     def _outcome(self) -> T:
         if self._state == VALUE:
             return self._value  # type: ignore[no-any-return]
-        raise self._value
+        # The traceback from before the first raise, each time: it would grow by the frames of each who awaits the future,
+        # and keep what their locals refer to.
+        raise BaseException.with_traceback(self._value, self._keep_trace())
+
+    def _keep_trace(self) -> Any:
+        return self.__dict__.setdefault("_trace", TRACEBACK.__get__(self._value))
 
 
 def _wake(waiter: asyncio.Future[None], timer: asyncio.TimerHandle | None) -> None:

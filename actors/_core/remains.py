@@ -10,24 +10,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from actors._core.interruption import failed_itself
-from actors._core.lifecycle import NO_CHILDREN
+from actors._core.lifecycle import NO_CHILDREN, NO_KWARGS
 from actors._errors import ActorError
 
 if TYPE_CHECKING:
     from actors._core.cell import Cell
+
+CAUSE: Any = vars(BaseException)["__cause__"]
+"""Reads and sets an exception's cause, whatever its class has made of the attribute."""
 
 
 def forget(cell: Cell) -> None:
     """Let go of what only a living actor needs. Called once, when all have heard of its end."""
     dead: Any = cell
     dead.actor = None
-    cell.args, cell.kwargs = (), {}
+    cell.args, cell.kwargs = (), NO_KWARGS
     cell.children = NO_CHILDREN
     if cell.error is not None:
         cell.error = without_traceback(cell.error)
     cell.recent = cell.failed_message = cell.handler = cell.reply = cell.trace = cell.carried = None
     cell.receive = cell.behaviours = cell.stashed = cell.stashed_last = cell.tasks = cell.owed = None
-    cell.watching = cell.watchers = cell.history = cell.children_history = None
+    cell.subscriptions = cell.watching = cell.watchers = cell.history = cell.children_history = None
     if cell.standby is not None:
         cell.standby.dismiss()
         cell.standby = None
@@ -37,16 +40,26 @@ def forget(cell: Cell) -> None:
 
 def without_traceback(error: BaseException) -> BaseException:
     """Copy an exception and its causes without their tracebacks; the original is in the log, and its holders'."""
+    first = last = _copy(error)
+    seen = {id(error)}
+    # Not by recursion: a chain of causes may have any length, and may lead back to one of its members.
+    while (cause := CAUSE.__get__(error)) is not None and id(cause) not in seen:
+        seen.add(id(cause))
+        made = _copy(cause)
+        CAUSE.__set__(last, made)
+        error, last = cause, made
+    return first
+
+
+def _copy(error: BaseException) -> BaseException:
     try:
         made = type(error).__new__(type(error), *error.args)
         made.args = error.args
         vars(made).update(vars(error))
+        return made
     except BaseException as failure:  # an exception with a constructor of its own
         failed_itself(failure)
-        made = ActorError(_words(error))
-    if error.__cause__ is not None and error.__cause__ is not error:
-        made.__cause__ = without_traceback(error.__cause__)
-    return made
+        return ActorError(_words(error))
 
 
 def _words(error: BaseException) -> str:

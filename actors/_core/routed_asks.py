@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pykka import ActorDeadError
 
+from actors._checks import timeout_of
 from actors._core.context import origin
 from actors._core.mailbox import ControlMessage
 from actors._core.unheard import refuse
@@ -29,6 +30,7 @@ def ask_one(
         timeout: seconds until the ask is given up; None waits without a limit.
         urgent: as for ``ActorRef.tell``.
     """
+    timeout_of("timeout", timeout)
     future: Future[Any] = Future()
     cell: Cell | None = None
     try:

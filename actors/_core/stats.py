@@ -6,11 +6,15 @@ Bucket n of a histogram counts durations below ``2**n`` units of 1.024 microseco
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 SHIFT = 10
 BUCKETS = 30
 """The last bucket also counts durations above its bound (about 9 minutes)."""
+
+FEW_BUCKETS = 8
+"""Those that an actor counts in from the first; the list grows with the first longer duration (0.13 ms)."""
 
 BOUNDS_NS = tuple(1 << (SHIFT + bucket) for bucket in range(BUCKETS))
 """Upper bounds of the buckets, in nanoseconds."""
@@ -21,6 +25,11 @@ class Histogram:
     """Durations counted per bucket of :data:`BOUNDS_NS`."""
 
     counts: tuple[int, ...]
+
+    @classmethod
+    def of(cls, counts: Sequence[int]) -> Histogram:
+        """Make the histogram of an actor's counts, which may lack the last buckets."""
+        return cls((*counts, *(0,) * (BUCKETS - len(counts))))
 
     @property
     def total(self) -> int:

@@ -60,7 +60,12 @@ class StopReply(Future[bool]):
 
 
 def note(cell: Cell, reply: StopReply) -> bool:
-    """Have a reply settled when the actor has stopped; False if its mailbox is closed already. In any thread."""
+    """Have a reply settled when the actor has stopped; False if its mailbox is closed already. In any thread.
+
+    Args:
+        cell: the actor's.
+        reply: to a request to stop.
+    """
     with cell.mailbox.lock:
         if cell.mailbox.closed or cell.state is STOPPED:
             return False

@@ -12,6 +12,7 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING, Any
 
+from actors._checks import one_of, seconds
 from actors._core.crash_reports import report
 from actors._core.interruption import failed_itself
 from actors._core.lifecycle import (
@@ -58,22 +59,12 @@ def fail(cell: Cell, error: BaseException, where: str, *, resumable: bool = Fals
         if not isinstance(error, Exception) and policy is STOP_ON_FAILURE:
             _exit(cell, error)
             return
-        directive = _decide(cell, error)
-        if directive is Directive.RESUME and resumable:
-            report(cell, error, where, directive.value)
+        directive, failures, pause = _decide(cell, error, resumable=resumable)
+        report(cell, error, where, directive.value, failures)
+        if directive is Directive.RESUME:
             cell.failed_message = None
             return
-        history = _history_of(cell)
-        if directive in (Directive.RESUME, Directive.RESTART):
-            directive = Directive.RESTART
-            failures = history.record(cell.loop.time(), policy)
-            if history.exceeded(policy):
-                directive = Directive.ESCALATE
-        else:  # no restart: it does not use up the siblings' allowance
-            failures = history.count(cell.loop.time(), policy) + 1
-        report(cell, error, where, directive.value, failures)
         if directive is Directive.RESTART:
-            pause = policy.backoff.delay(history.in_a_row, cell.system.rng)
             restart = Restart(cell, error, pause, failures)
             work, broken = restart.run(), restart.break_off
         else:
@@ -82,10 +73,8 @@ def fail(cell: Cell, error: BaseException, where: str, *, resumable: bool = Fals
             cell.error = error  # who waits for the start, or asks, from now on hears why
             work = _give_up(cell, handler, error, failures, escalate=directive is Directive.ESCALATE)
         Procedure(work, cell.loop, cell.context, broken)
-    except (KeyboardInterrupt, SystemExit) as interrupt:
-        if (resumable and directive is Directive.RESUME) or (
-            directive is None and cell.state not in (STARTING, RUNNING)
-        ):
+    except BaseException as interrupt:  # Ctrl-C; or a defect of the runtime
+        if directive is Directive.RESUME or (directive is None and cell.state not in (STARTING, RUNNING)):
             raise  # it goes on, or stops already
         if work is not None:
             work.close()  # its procedure, which may be there already, does nothing then
@@ -95,11 +84,12 @@ def fail(cell: Cell, error: BaseException, where: str, *, resumable: bool = Fals
             restart.break_off(interrupt)
         else:
             break_off(cell, "on_failure", interrupt)
-        raise
+        if not isinstance(interrupt, Exception):
+            raise  # what is the program's leaves the loop; a defect is reported, and this is no code of the one that calls
 
 
 def _is_being_made(cell: Cell) -> bool:
-    """Whether the constructor of a life that will begin is under way, or has just ended in another thread."""
+    """Tell whether the constructor of a life that will begin is under way, or has just ended in another thread."""
     if cell.state is NEW:
         return cell.siblings.get(cell.name) is cell  # else it was constructed by hand
     return cell.state is RESTARTING and cell.restart is None
@@ -113,16 +103,32 @@ def _exit(cell: Cell, error: BaseException) -> None:
     cell.system.stop_all_soon()
 
 
-def _decide(cell: Cell, error: BaseException) -> Directive:
+def _decide(cell: Cell, error: BaseException, *, resumable: bool) -> tuple[Directive, int, float]:
+    """Ask the policy, which is code of others, what to do; the failure escalates if it fails itself.
+
+    Returns:
+        the directive, the number of failures in the window, and the pause before a restart.
+    """
+    policy, failures = cell.supervision, 1
     try:
-        directive = cell.supervision.decide(error)
-        if not isinstance(directive, Directive):
-            raise TypeError(f"decide() answered {directive!r}")
-        return directive
+        directive = policy.decide(error)
+        one_of("what decide() returns", directive, Directive)
+        if directive is Directive.RESUME and resumable:
+            return directive, 0, 0.0
+        history, now = _history_of(cell), cell.loop.time()
+        if directive not in (Directive.RESUME, Directive.RESTART):
+            # No restart: it does not use up the siblings' allowance.
+            return directive, history.count(now, policy) + 1, 0.0
+        failures = history.record(now, policy)
+        if history.exceeded(policy):
+            return Directive.ESCALATE, failures, 0.0
+        pause = policy.backoff.delay(history.in_a_row, cell.system.rng)
+        seconds("the pause before a restart", pause)
+        return Directive.RESTART, failures, pause
     except BaseException as failure:
         if failed_itself(failure):
             report(cell, failure, "supervision")
-        return Directive.ESCALATE
+        return Directive.ESCALATE, failures, 0.0
 
 
 def _history_of(cell: Cell) -> RestartHistory:
@@ -281,7 +287,7 @@ class Restart:
 
 
 def between_lives(cell: Cell) -> bool:
-    """Whether a restart has ended this actor's old life, with its last hooks, but not begun the next one."""
+    """Tell whether a restart has ended this actor's old life, with its last hooks, but not begun the next one."""
     restart = cell.restart  # read once: in another thread this may be while the next life begins
     return cell.state is RESTARTING and restart is not None and cell not in restart.ending
 
@@ -307,3 +313,5 @@ async def _until_started(cell: Cell) -> None:
         gate: Any = _Gate(cell)
         cell.start_waiters = [*(cell.start_waiters or ()), gate]
         await asyncio.wait([gate.opened], timeout=cell.system.hook_timeout)
+        if cell.start_waiters and gate in cell.start_waiters:
+            cell.start_waiters.remove(gate)

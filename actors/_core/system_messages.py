@@ -81,6 +81,11 @@ SPECIAL: dict[type, Callable[[Cell, Envelope], Handling | None]] = {
 
 
 def handle_special(cell: Cell, envelope: Envelope) -> Handling | None:
-    """Handle one of these messages, or tell the loop how to."""
+    """Handle one of these messages, or tell the loop how to.
+
+    Args:
+        cell: the actor's.
+        envelope: one of the messages whose types are in ``SPECIAL``.
+    """
     cell.envelope = cell.trace = None
     return SPECIAL[type(envelope[0])](cell, envelope)

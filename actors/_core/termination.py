@@ -33,6 +33,9 @@ from actors._messages import ChildStopped
 if TYPE_CHECKING:
     from actors._core.cell import Cell
 
+STOPS_AT_ONCE = 100
+"""Siblings that are stopped before other callbacks of the loop run, a timeout among them."""
+
 
 # -- stopping -----------------------------------------------------------------------------------
 
@@ -96,7 +99,12 @@ async def stop_now(cell: Cell) -> None:
     if cell.state is not STOPPED:
         stopped: Future[Any] = Future()
         cell.stop_waiters = [*(cell.stop_waiters or ()), stopped]
-        await stopped
+        try:
+            await stopped
+        except asyncio.CancelledError:  # the stop had a timeout
+            if cell.stop_waiters and stopped in cell.stop_waiters:
+                cell.stop_waiters.remove(stopped)
+            raise
 
 
 async def _stop(cell: Cell) -> None:
@@ -196,8 +204,7 @@ async def end_life(cell: Cell, *hooks: tuple[str, tuple[Any, ...]]) -> None:
     cell.children_history = None  # the next life's children have not failed yet
     cell.started = False
     if cell.stashed:
-        cell.mailbox.put_back(cell.stashed)
-        cell.stashed = None
+        cell.mailbox.put_back()
     _release(cell)
 
 
@@ -208,9 +215,27 @@ async def end_work(cell: Cell) -> None:
 
 
 async def stop_children(cell: Cell) -> None:
-    """Stop the children, the youngest first."""
-    while cell.children:
-        await stop_now(next(reversed(cell.children.values())))
+    """Stop the children, the youngest first. None is added meanwhile: who replaces each would keep this from ending."""
+    if cell.children:
+        cell.ending_children = True
+        try:
+            await stop_all(cell.children)
+        finally:
+            cell.ending_children = False
+
+
+async def stop_all(cells: dict[str, Cell]) -> None:
+    """Stop siblings, the youngest first; let other callbacks of the loop run now and then.
+
+    Args:
+        cells: the living children of a parent, or the top of the tree; empty afterwards.
+    """
+    stopped = 0
+    while cells:
+        await stop_now(next(reversed(cells.values())))
+        stopped += 1
+        if stopped % STOPS_AT_ONCE == 0:  # most stops do not wait
+            await asyncio.sleep(0)
 
 
 def _end_tasks(cell: Cell) -> None:
@@ -268,7 +293,7 @@ def bury(cell: Cell) -> None:
     """Take the actor out of the tree, answer what is left in its mailbox, tell all who wait for its end."""
     cell.state = STOPPED
     if cell.stashed or not cell.mailbox.empty():
-        for envelope in (*cell.mailbox.take_unstashed(), *(cell.stashed or ())):
+        for envelope in cell.mailbox.take_put_aside():
             answer_dead_letter(cell, envelope, put_aside=True)
         cell.stashed = None
         for envelope in cell.mailbox.drain():
@@ -290,5 +315,8 @@ def bury(cell: Cell) -> None:
     events = cell.system.events
     if events.wants(ActorStopped):
         events.publish(ActorStopped(cell.path, cell.actor_class.__name__, cell.error))
+    if cell.subscriptions:
+        for end in tuple(cell.subscriptions):
+            end()
     cell.retire()
     forget(cell)

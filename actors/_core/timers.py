@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
+from actors._checks import seconds
+
 
 class TimerFired:
     """The message that a timer puts into the mailbox, around the user's."""
@@ -47,15 +49,23 @@ class Timers:
         self._timers: dict[Any, _Timer] = {}
 
     def set(self, key: Any, delay: float, message: Any, every: float | None = None) -> None:
-        """Start or replace a timer; see :meth:`actors.Actor.set_timer`."""
-        if not delay >= 0 or not (every is None or every > 0):  # also NaN
-            raise ValueError(f"a timer's delay is 0 or more and its interval above 0: {delay}, {every}")
+        """Start or replace a timer; see :meth:`actors.Actor.set_timer`.
+
+        Args:
+            key: names the timer; one that has the same key is replaced.
+            delay: seconds until the message comes, 0 or more.
+            message: for the actor.
+            every: seconds between further ones, above 0; None for a single message.
+        """
+        seconds("a timer's delay", delay)
+        if every is not None:
+            seconds("a timer's interval", every, above_zero=True)
         self.cancel(key)
         timer = self._timers[key] = _Timer(TimerFired(key, message), every)
         self._on_loop(self._arm, timer, delay)
 
     def has(self, key: Any) -> bool:
-        """Whether a timer is set: it has a message still to come."""
+        """Tell whether a timer is set: it has a message still to come."""
         return key in self._timers
 
     def keys(self) -> tuple[Any, ...]:

@@ -46,7 +46,13 @@ class Refused(Future[Any]):
 
 
 def refuse(cell: Cell, future: Future[Any], error: BaseException) -> None:
-    """Settle the future of an ask with the refusal of the actor's mailbox."""
+    """Settle the future of an ask with the refusal of the actor's mailbox.
+
+    Args:
+        cell: the actor's that has refused the ask.
+        future: the asker's.
+        error: the refusal.
+    """
     # Its traceback ends in the frame that holds the future: only the cyclic collector would free the two.
     if future.try_fail(error.with_traceback(None)) and type(future) is Future:
         future.__class__ = Refused

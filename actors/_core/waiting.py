@@ -24,7 +24,7 @@ MAX_WAITING = 10_000
 
 
 def may_block(mailbox: Mailbox) -> bool:
-    """Whether this thread may block until there is room.
+    """Tell whether this thread may block until there is room.
 
     Not if it runs an event loop, or is a signal handler that has interrupted a put into the same mailbox.
     """
@@ -33,6 +33,10 @@ def may_block(mailbox: Mailbox) -> bool:
 
 def wait_for_room(mailbox: Mailbox, envelope: Envelope) -> Future[None] | None:
     """Put a message into the normal lane, or into the queue before it if the lane is full.
+
+    Args:
+        mailbox: the recipient's.
+        envelope: the message with its reply and sender.
 
     Returns:
         a future that is done when the message is in the lane; None if it is in now.
@@ -56,7 +60,7 @@ def wait_for_room(mailbox: Mailbox, envelope: Envelope) -> Future[None] | None:
 
 
 def waits(entry: tuple[Envelope, Future[None]]) -> bool:
-    """Whether an entry of the queue still waits: its sender and its asker have not given up."""
+    """Tell whether an entry of the queue still waits: its sender and its asker have not given up."""
     envelope, room = entry
     return not room.done() and (envelope[1] is None or not envelope[1].done())
 
@@ -84,7 +88,12 @@ def _add(mailbox: Mailbox, queue: deque[tuple[Envelope, Future[None]]], envelope
 
 
 def stand_behind(mailbox: Mailbox, envelope: Envelope) -> None:
-    """Put one of the runtime's messages behind all that were sent before it, those that wait included. Under the lock."""
+    """Put one of the runtime's messages behind all that were sent before it, those that wait included. Under the lock.
+
+    Args:
+        mailbox: the recipient's.
+        envelope: the message.
+    """
     queue = mailbox.waiting
     if queue:
         _add(mailbox, queue, envelope)

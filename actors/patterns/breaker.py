@@ -12,6 +12,7 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, TypeVar
 
+from actors._checks import count, one_of
 from actors._core.interruption import failed_itself
 from actors._core.log_safely import log_safely
 from actors._errors import ActorError
@@ -54,6 +55,7 @@ class CircuitBreaker:
 
     Raises:
         ValueError: ``failures`` is below 1.
+        TypeError: ``failures`` is no whole number, or ``pause`` no :class:`Backoff`.
     """
 
     def __init__(
@@ -66,8 +68,9 @@ class CircuitBreaker:
         rng: random.Random | None = None,
         on_change: Callable[[State], object] | None = None,
     ) -> None:
-        if failures < 1:
-            raise ValueError(f"failures is the number that opens the circuit, 1 or more, not {failures}")
+        count("failures", failures, 1)
+        if pause is not None:
+            one_of("pause", pause, Backoff)
         self.failures = failures
         self.pause = pause or Backoff(first=1.0, most=60.0)
         self._is_failure, self._clock, self._on_change = is_failure, clock, on_change

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from actors._actor import Actor
+from actors._checks import count, ref_of
 from actors._core.mailbox import ControlMessage
 from actors._dispatch import handles
 from actors._errors import ActorError
@@ -54,6 +55,7 @@ class Groups:
     """
 
     def __init__(self, system: ActorSystem, *, capacity: int = 100_000) -> None:
+        count("capacity", capacity, 0)
         self.capacity = capacity
         self._lock = threading.RLock()  # a signal handler may look, too
         self._groups: dict[str, dict[ActorRef[Any], None]] = {}
@@ -71,7 +73,9 @@ class Groups:
         Raises:
             GroupFull: there is no room for one more membership.
             ActorDeadError: the system has stopped.
+            TypeError: ``ref`` is no ref, but a proxy, a path or the like.
         """
+        ref_of("a member", ref)
         with self._lock:
             names = self._joined.setdefault(ref, set())
             new = not names
@@ -93,7 +97,12 @@ class Groups:
             raise
 
     def leave(self, name: str, ref: ActorRef[Any]) -> bool:
-        """End a membership; return whether there was one."""
+        """End a membership; return whether there was one.
+
+        Args:
+            name: the group's.
+            ref: the member.
+        """
         with self._lock:
             names = self._joined.get(ref)
             if names is None or name not in names:

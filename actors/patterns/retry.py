@@ -8,6 +8,7 @@ from typing import Any
 
 from pykka import Timeout
 
+from actors._checks import count, seconds, timeout_of
 from actors._errors import MailboxFull
 from actors._policy import Backoff
 from actors._ref import ActorRef
@@ -47,11 +48,13 @@ async def ask_with_retry(
         rng: random numbers, for the jitter of the pauses.
 
     Raises:
-        ValueError: ``attempts`` or ``timeout`` is too small.
+        ValueError: ``attempts`` or ``timeout`` is too small, or ``within`` is NaN.
+        TypeError: one of them is no number.
         Exception: the last attempt's, with a note that says how many there were.
     """
-    if attempts < 1 or not timeout > 0:
-        raise ValueError(f"attempts is 1 or more and timeout above 0, not {attempts} and {timeout}")
+    count("attempts", attempts, 1)
+    seconds("timeout", timeout, above_zero=True)
+    timeout_of("within", within)
     now = asyncio.get_running_loop().time
     end = None if within is None else now() + within
     for attempt in range(1, attempts + 1):

@@ -145,7 +145,8 @@ class FrameReader(asyncio.BufferedProtocol):
     def __init__(self, on_frame: Callable[[Frame], None], on_end: Callable[[], None], limit: int) -> None:
         self._on_frame, self._on_end, self._limit = on_frame, on_end, limit
         self._scratch = memoryview(bytearray(SCRATCH))
-        self._filled = 0
+        self._at = self._filled = 0
+        """Between these two stands what was read into the scratch buffer and not handled."""
         self._large: tuple[tuple[int, int, int], memoryview] | None = None
         """The header and the memory of a frame that is larger than what has been read."""
         self._read = 0
@@ -163,42 +164,63 @@ class FrameReader(asyncio.BufferedProtocol):
         """Return the memory to read into."""
         if self._large is not None:
             return self._large[1][self._read :]
+        if self._at:
+            self._make_room()
         return self._scratch[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Take what was read."""
         if self._large is None:
             self._filled += nbytes
-            self._parse()
-            return
-        self._read += nbytes
-        header, body = self._large
-        if self._read == len(body):
-            self._large = None
-            self._on_frame(Frame(*header, body))
+        else:
+            self._read += nbytes
+        self._parse()
 
     def _parse(self) -> None:
-        at = 0
+        """Handle the frames that are complete."""
         try:
-            while self._large is None and self._filled - at >= HEADER.size:
-                kind, call, buffers, length = HEADER.unpack_from(self._scratch, at)
-                if length > self._limit or buffers > MAX_BUFFERS:
-                    assert self.transport is not None
-                    self.transport.abort()
-                    return
-                here = min(length, self._filled - at - HEADER.size)
-                if here < length and HEADER.size + length <= SCRATCH:
-                    break  # a small one: the rest of it fits behind what is here
-                begin = at + HEADER.size
-                body = memoryview(bytearray(length))
-                body[:here] = self._scratch[begin : begin + here]
-                at = begin + here
-                if here == length:
-                    self._on_frame(Frame(kind, call, buffers, body))
-                else:
-                    self._large, self._read = ((kind, call, buffers), body), here
-        finally:  # Ctrl-C in the handling of a frame: no frame is read twice
-            left = self._filled - at
-            if at and left:
-                self._scratch[:left] = bytes(self._scratch[at : self._filled])
-            self._filled = left
+            if self._large is not None:
+                self._take_large()
+            self._take_small()
+        except (KeyboardInterrupt, SystemExit):
+            # The frame that Ctrl-C has hit is not read twice. Those behind it do not wait for the next one: it may be
+            # that no other comes before they are answered.
+            asyncio.get_running_loop().call_soon(self._parse)
+            raise
+
+    def _take_large(self) -> None:
+        assert self._large is not None
+        header, body = self._large
+        if self._read == len(body):
+            frame = Frame(*header, body)
+            self._large = None
+            self._on_frame(frame)
+
+    def _take_small(self) -> None:
+        """Handle the frames in the scratch buffer; begin with a large one."""
+        while self._large is None and self._filled - self._at >= HEADER.size:
+            kind, call, buffers, length = HEADER.unpack_from(self._scratch, self._at)
+            if length > self._limit or buffers > MAX_BUFFERS:
+                assert self.transport is not None
+                self._at = self._filled
+                self.transport.abort()
+                return
+            begin = self._at + HEADER.size
+            here = min(length, self._filled - begin)
+            if here < length and HEADER.size + length <= SCRATCH:
+                return  # a small one: the rest of it fits behind what is here
+            body = memoryview(bytearray(length))
+            body[:here] = self._scratch[begin : begin + here]
+            frame = Frame(kind, call, buffers, body)
+            self._at = begin + here
+            if here == length:
+                self._on_frame(frame)
+            else:
+                self._large, self._read = ((kind, call, buffers), body), here
+
+    def _make_room(self) -> None:
+        """Move what is not handled to the beginning of the scratch buffer."""
+        rest = bytes(self._scratch[self._at : self._filled])
+        left = self._filled - self._at
+        self._scratch[:left] = rest
+        self._at, self._filled = 0, left

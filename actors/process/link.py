@@ -47,6 +47,12 @@ class Link:
     def send(self, kind: Kind, call: int, value: Any, what: str) -> None:
         """Send a frame.
 
+        Args:
+            kind: what the frame says.
+            call: the number of the call that it belongs to; 0 for none.
+            value: what to pickle.
+            what: names the value in errors.
+
         Raises:
             NotPicklable: the value cannot be sent.
         """
@@ -84,7 +90,13 @@ class Link:
         self._frames.clear()
 
     def fail(self, kind: Kind, call: int, error: BaseException) -> None:
-        """Send an error; one that cannot be pickled, or is too large, as the text of its traceback."""
+        """Send an error; one that cannot be pickled, or is too large, as the text of its traceback.
+
+        Args:
+            kind: ``FAILED`` or ``DIED``.
+            call: the number of the call that it belongs to; 0 for none.
+            error: the error.
+        """
         name, text = type(error).__qualname__, ""
         try:
             if isinstance(error, MemoryError):
@@ -205,7 +217,7 @@ class LogHandler(logging.Handler):
 
 
 def _travels(value: Any) -> bool:
-    """Whether the parent can read it: an ``extra`` of the program's may be anything."""
+    """Tell whether the parent can read it: an ``extra`` of the program's may be anything."""
     if value is None or type(value) in (str, int, float, bool):
         return True
     try:
@@ -216,7 +228,12 @@ def _travels(value: Any) -> bool:
 
 
 def cut(text: str, most: int) -> str:
-    """Cut the middle out of a text that has more than ``most`` characters."""
+    """Cut the middle out of a text that has more than ``most`` characters.
+
+    Args:
+        text: the text.
+        most: characters of the result, at most.
+    """
     if len(text) <= most:
         return text
     half = max(0, most - len(CUT)) // 2

@@ -22,7 +22,7 @@ import types
 import weakref
 from typing import TYPE_CHECKING, Any, cast
 
-from actors._core import supervision, termination
+from actors._core import forking, supervision, termination
 from actors._core.cell import Cell
 from actors._core.context import origin
 from actors._core.lifecycle import RESTARTING, RUNNING
@@ -236,6 +236,9 @@ class Worker:
             self._prepare(spec)
             actor_class, args, kwargs, error = pickle.loads(spec.actor)  # noqa: S301 - from the parent, as all frames
             system = ActorSystem(f"worker of {spec.path}", stop_grace=spec.stop_grace)
+            forking.systems.discard(
+                system
+            )  # a child that the actor forks must not answer in its name: see forked()
             system.instrument(Taken(self._link))
             cell = WorkerCell(system, None, actor_class, args, kwargs, spec.name, STOP_ON_FAILURE)
             cell.link, cell.path, cell.restarted_for = self._link, spec.path, error

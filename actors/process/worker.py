@@ -1,7 +1,4 @@
-"""A worker process, as its parent's event loop sees it: launch, calls, output, end.
-
-A thread launches the process and waits for its end, so the loop does neither. The thread lives as long as the
-process: Linux ends a process whose parent-death signal is set when the *thread* that started it ends.
+"""A worker process, as its parent's event loop sees it: start, calls, output, end.
 
 What the worker writes to its standard output and error goes, line by line, to the logger ``actors.worker``.
 """
@@ -12,13 +9,8 @@ import asyncio
 import contextlib
 import functools
 import logging
-import os
-import select
 import signal
-import socket
 import subprocess
-import sys
-import threading
 from collections import deque
 from collections.abc import Callable
 from typing import IO, Any
@@ -27,6 +19,7 @@ from actors._core.log_safely import log_safely
 from actors._errors import ActorError
 from actors._future import Future
 from actors.process.frames import Frame, FrameReader, Kind, NotPicklable, Part, decode, encode
+from actors.process.launch import launch
 from actors.process.output import Lines, log_line, log_record
 
 logger = logging.getLogger("actors.worker")
@@ -37,19 +30,17 @@ OUT_OF_MEMORY = 97
 LAST_LINES = 20
 """Lines of standard error that a crash report quotes."""
 
-LOOK_AT_LOOP = 1.0
-"""Seconds between two looks whether the parent's loop is closed."""
-
 LAST_WORDS = 1.0
 """Seconds that a dead worker's output and last frames may take to arrive."""
-
-_COMMAND = "import sys; sys.path.insert(0, {root!r}); from actors.process.main import main; main({fd})"
 
 
 class WorkerDied(ActorError):
     """The process of an actor ended by itself: a signal, an exit, its memory limit, or it did not start.
 
-    ``pid`` is the process's, ``exit_code`` as in :mod:`subprocess` (negative: the signal's number; None: it never ran).
+    Args:
+        text: what has happened.
+        pid: the process's; None: it never ran.
+        exit_code: as in :mod:`subprocess` (negative: the signal's number); None: it never ran.
     """
 
     def __init__(self, text: str, pid: int | None, exit_code: int | None) -> None:
@@ -112,7 +103,7 @@ class WorkerProcess:
         self._pipes: list[asyncio.ReadTransport] = []
         self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
 
-    # -- launching --------------------------------------------------------------------------------
+    # -- start ------------------------------------------------------------------------------------
 
     async def start(self, spec: list[Part]) -> None:
         """Launch the process and wait until its actor has started.
@@ -125,11 +116,10 @@ class WorkerProcess:
             Exception: what the actor's constructor or ``on_start`` raised.
         """
         try:
-            ours = self._begin_launch()
+            ours = launch(self._loop, self.path, self._launched, self._ended)
         except (RuntimeError, OSError) as error:  # the system has no more threads or file descriptors
-            self._launch_error = error
             self._all_closed.set()
-            self._ended(None)
+            self._ended(None, error)
             raise await self.death() from None
         self._open += 1
         transport, _ = await self._loop.create_unix_connection(
@@ -142,65 +132,6 @@ class WorkerProcess:
         if not self.ready.done():
             raise await self.death()
         await self.ready
-
-    def _begin_launch(self) -> socket.socket:
-        """Begin the thread that launches the process; return our end of the connection."""
-        ours, theirs = socket.socketpair()
-        try:
-            ours.setblocking(False)
-            threading.Thread(
-                target=self._run, args=(theirs,), name=f"wait for the worker of {self.path}", daemon=True
-            ).start()
-        except BaseException:
-            ours.close()
-            theirs.close()
-            raise
-        return ours
-
-    def _run(self, theirs: socket.socket) -> None:
-        """Launch the process and wait for its end; in the thread."""
-        root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-        command = [
-            sys.executable,
-            *subprocess._args_from_interpreter_flags(),  # type: ignore[attr-defined]
-            "-c",
-            _COMMAND.format(root=root, fd=theirs.fileno()),
-        ]
-        try:
-            with theirs:
-                process = subprocess.Popen(
-                    command,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=subprocess.PIPE,
-                    pass_fds=[theirs.fileno()],
-                )
-        except Exception as error:  # whatever it is, the start must not wait for a process
-            self._launch_error = error
-            self._tell(self._ended, None)
-            return
-        self._tell(self._launched, process)
-        self._kill_without_loop(process)
-        self._tell(self._ended, process.wait())
-
-    def _kill_without_loop(self, process: subprocess.Popen[bytes]) -> None:
-        """Wait for the end of the process; kill it if the loop is closed first. Linux only, as pidfds are."""
-        try:
-            ended = os.pidfd_open(process.pid)
-        except (AttributeError, OSError):
-            return
-        try:
-            watched = select.poll()
-            watched.register(ended, select.POLLIN)
-            while not watched.poll(LOOK_AT_LOOP * 1000):
-                if self._loop.is_closed():
-                    process.kill()
-        finally:
-            os.close(ended)
-
-    def _tell(self, call: Callable[..., object], *args: Any) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to be told
-            self._loop.call_soon_threadsafe(call, *args)
 
     def _launched(self, process: subprocess.Popen[bytes]) -> None:
         self._process, self.pid = process, process.pid
@@ -342,7 +273,8 @@ class WorkerProcess:
         if self._open == 0:
             self._all_closed.set()
 
-    def _ended(self, code: int | None) -> None:
+    def _ended(self, code: int | None, error: Exception | None = None) -> None:
+        self._launch_error = error
         if not self.exited.done():
             self.exited.set_result(code)
         if code is None and self._transport is not None:
@@ -392,7 +324,9 @@ class WorkerProcess:
     def close(self) -> None:
         """Close the connection."""
         if self._transport is not None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed; the thread in _run ends the process
+            with contextlib.suppress(
+                RuntimeError
+            ):  # the loop is closed; the thread that has launched the process kills it
                 self._transport.close()
 
     def kill(self) -> None:

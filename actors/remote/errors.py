@@ -14,7 +14,12 @@ from actors._errors import ActorError, MailboxFull, NoAnswer
 
 
 class RemoteError(ActorError):
-    """A handler elsewhere raised; ``kind`` is the class's name, ``text`` the error's text."""
+    """A handler elsewhere raised an error that stays there.
+
+    Args:
+        kind: the name of the error's class.
+        text: the error's text.
+    """
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(f"{kind}: {text}")

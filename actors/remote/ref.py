@@ -9,7 +9,7 @@ from typing import Any, Literal, overload
 
 from pykka import ActorDeadError
 
-from actors._checks import no_nan
+from actors._checks import timeout_of
 from actors._core.context import current
 from actors._errors import MailboxFull, WouldDeadlock
 from actors._future import Future, on_event_loop
@@ -56,6 +56,10 @@ class Transport(ABC):
 
     def watch(self, address: str, on_end: Callable[[BaseException | None], None]) -> Callable[[], None]:
         """Call a function once when the actor has stopped for good; return a function that ends the watch.
+
+        Args:
+            address: the actor's.
+            on_end: gets the failure that ended the actor, or None.
 
         Raises:
             NotImplementedError: this transport cannot tell.
@@ -115,7 +119,7 @@ class RemoteRef:
             MailboxFull: no room in time.
             ValueError: the timeout is NaN.
         """
-        no_nan("timeout", timeout)
+        timeout_of("timeout", timeout)
         try:
             async with asyncio.timeout(self.transport.ask_timeout if timeout is None else timeout):
                 while True:
@@ -148,7 +152,7 @@ class RemoteRef:
         """
         if block and on_event_loop():
             raise WouldDeadlock("a blocking ask() on an event loop's thread; use block=False and await")
-        no_nan("timeout", timeout)
+        timeout_of("timeout", timeout)
         future: Future[Any] = Future()
         limit = self.transport.ask_timeout if timeout is None else timeout
         try:

@@ -109,7 +109,7 @@ class VirtualSelector(selectors.DefaultSelector):
         return []
 
     def _io_pending(self) -> bool:
-        """Whether a connection or pipe is open. A listening socket is not: who connects is one of the others."""
+        """Tell whether a connection or pipe is open. A listening socket is not: who connects is one of the others."""
         files = self.get_map()
         return len(files) > len(self.own_files) and any(
             key.fd not in self.own_files and not _listens(key.fd) for key in list(files.values())

@@ -58,7 +58,12 @@ class CoopLock:
         self._held = False
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
-        """Take the lock; a timeout is not simulated: whoever waits with one waits until it is free."""
+        """Take the lock; a timeout is not simulated: whoever waits with one waits until it is free.
+
+        Args:
+            blocking: whether to wait.
+            timeout: seconds; only that there is one counts.
+        """
         while self._held:
             if not blocking:
                 return False
@@ -180,7 +185,12 @@ class Preempted:
         )
 
     def start(self, function: Callable[..., object], *args: Any) -> _Runner:
-        """Run a function in a thread of its own, from now on, whenever it has the baton."""
+        """Run a function in a thread of its own, from now on, whenever it has the baton.
+
+        Args:
+            function: what the thread runs.
+            args: for it.
+        """
         runner = _Runner()
 
         def run() -> None:

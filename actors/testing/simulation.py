@@ -53,7 +53,13 @@ class Violation(AssertionError):
 
 
 class SimulationFailed(AssertionError):
-    """A simulated run failed; the text contains the call that runs it again."""
+    """A simulated run failed; the text contains the call that runs it again.
+
+    Args:
+        sim: the simulation.
+        scenario: what was run.
+        error: how it failed.
+    """
 
     def __init__(self, sim: Sim, scenario: str, error: BaseException) -> None:
         self.seed, self.mode, self.error = sim.seed, sim.mode, error

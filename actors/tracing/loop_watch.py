@@ -15,7 +15,7 @@ import threading
 import time
 import traceback
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from actors._core import following
 from actors._core.cell import Cell
@@ -30,6 +30,8 @@ logger = logging.getLogger("actors")
 
 MAX_FRAMES = 30
 """Most frames of a reported stack, counted from the innermost."""
+_LOOPS: Final = frozenset({"asyncio", "selectors", "uvloop"})
+_RUNNERS: Final = frozenset({"asyncio.base_events", "asyncio.runners", "uvloop"})
 
 
 class LoopWatch(Switch):
@@ -112,14 +114,24 @@ class LoopWatch(Switch):
         cell = running_cell(frame)
         path = None if cell is None else cell.path
         stack = format_stack(frame)
-        log_safely(
-            logger.error,
-            "%s: the event loop has not turned for %.2f s in %s:\n%s",
-            self.system.name,
-            time.monotonic() - asked_at,
-            path or "code outside of actors",
-            stack,
-        )
+        took = time.monotonic() - asked_at
+        if only_runner(frame):
+            log_safely(
+                logger.warning,
+                "%s: the event loop has not turned for %.2f s, and no Python code runs on it: "
+                "the machine is busy, or a callback waits in C",
+                self.system.name,
+                took,
+            )
+        else:
+            log_safely(
+                logger.error,
+                "%s: the event loop has not turned for %.2f s in %s:\n%s",
+                self.system.name,
+                took,
+                path or "code outside of actors",
+                stack,
+            )
         try:
             self.system.loop.call_soon_threadsafe(self._publish, asked_at, path, stack)
         except RuntimeError:  # the loop is closed
@@ -140,6 +152,18 @@ def running_cell(frame: FrameType | None) -> Cell | None:
                 return owner
         frame = frame.f_back
     return None
+
+
+def only_runner(frame: FrameType | None) -> bool:
+    """Return whether a stack has nothing above what runs the loop: no handler, callback or coroutine is to blame."""
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module in _RUNNERS and frame.f_code.co_name in ("run", "run_forever", "run_until_complete"):
+            return True
+        if module.partition(".")[0] not in _LOOPS:
+            return False
+        frame = frame.f_back
+    return False
 
 
 def format_stack(frame: FrameType) -> str:

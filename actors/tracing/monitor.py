@@ -1,7 +1,8 @@
 """Stream the state of a system to a console; :mod:`actors.tracing.protocol` describes the frames.
 
 Watchers with the same filter share a view, which looks at its actors once per tick and packs each frame once,
-however many watchers read it. Without an active watcher there is no timer, no subscription to events, and no
+however many watchers read it. It does so in slices, between which the loop turns: no callback takes longer for more
+actors. Without an active watcher there is no timer, no subscription to events, and no
 look at the actors.
 
 Everything here belongs to the thread of the system's loop; call it there.
@@ -18,19 +19,23 @@ from actors._core.interruption import failed_itself
 from actors._errors import ActorError
 from actors._events import Event
 from actors.tracing import protocol
+from actors.tracing.census import SLICE, slices, turning
 from actors.tracing.codec import decode
 from actors.tracing.flow import Flow
 from actors.tracing.protocol import Redact
 from actors.tracing.view import View, pack
-from actors.tracing.waits import wait_graph
+from actors.tracing.waits import wait_graph_steps
 from actors.tracing.watcher import SlowWatcher, Watcher
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Coroutine
 
     from actors._system import ActorSystem
     from actors.tracing.spans import Tracer
     from actors.tracing.traces import Trace
+
+Shown = tuple[str | None, dict[str, Any]]
+"""An event as plain data, and the path of the actor that it concerns."""
 
 INTERVAL = 1.0
 """Seconds between two ticks."""
@@ -77,6 +82,8 @@ class Monitor:
         """Number of watchers that were cut off because they were slow."""
         self._views: dict[tuple[str, int, int], View] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ticking = False
         self._unsubscribe: list[Callable[[], None]] = []
         self._events: deque[Event] = deque()
         self._traces: deque[Trace] = deque()
@@ -142,13 +149,10 @@ class Monitor:
         self.catch_up(watcher)
 
     def catch_up(self, watcher: Watcher) -> None:
-        """Send a snapshot to a watcher that is new or was paused."""
-        view = self._views[watcher.filter]
-        if not any(each is not watcher for each in view.active()):
-            view.look(self.system.clock())  # no active watcher kept the view up to date
-        for packed in view.snapshot():
-            watcher.put(packed)
+        """Send a snapshot to a watcher that is new or was paused, a few turns of the loop later."""
+        watcher.current = False
         self.adjust()
+        self._run(self._send_snapshot(self._views[watcher.filter], watcher))
 
     def leave(self, watcher: Watcher) -> None:
         """Remove a watcher."""
@@ -177,6 +181,8 @@ class Monitor:
         elif not wanted and self._timer is not None:
             self._timer.cancel()
             self._timer = None
+            for task in tuple(self._tasks):
+                task.cancel()
             for end in self._unsubscribe:
                 end()
             self._unsubscribe = []
@@ -200,31 +206,80 @@ class Monitor:
 
     # -- the tick -------------------------------------------------------------------------------
 
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self.system.loop.create_task(work, name="actors.tracing.monitor")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
     def _tick(self) -> None:
         self._timer = self.system.loop.call_later(self.interval, self._tick)
-        now = self.system.clock()
-        events = [(protocol.path_of(each), self._shown(each)) for each in _drain(self._events)]
-        traces = _drain(self._traces)
-        lost = self._lost_events, self._lost_traces
-        self._lost_events = self._lost_traces = 0
-        opened: dict[str, bytes] = {}
-        for view in tuple(self._views.values()):
-            if view.active():
-                view.send(_frames(view, now, events, traces, lost))
-                for watcher in view.active():
-                    self._send_details(watcher, now, opened)
-        self._send_graphs(now)
+        if not self._ticking:  # a round over very many actors may take longer than the interval
+            self._ticking = True
+            self._run(self._send_all())
 
-    def _send_graphs(self, now: int) -> None:
-        active = [each for view in self._views.values() for each in view.active()]
-        if asking := [each for each in active if each.asks]:
-            packed = pack("asks", now, **wait_graph(self.system))
-            for watcher in asking:
+    async def _send_snapshot(self, view: View, watcher: Watcher) -> None:
+        async with view.turn:
+            if watcher.current or watcher.paused or watcher not in view.watchers:
+                return
+            if not view.current():  # nobody kept the view up to date
+                await turning(view.census.round(self.system.clock()))
+            for packed in view.snapshot():
                 watcher.put(packed)
-        if flowing := [each for each in active if each.flow]:
-            edges = [protocol.edge(each) for each in self.flow.edges()]
+                await asyncio.sleep(0)
+            watcher.current = True
+
+    async def _send_all(self) -> None:
+        try:
+            now = self.system.clock()
+            events, traces = _drain(self._events), _drain(self._traces)
+            lost = self._lost_events, self._lost_traces
+            self._lost_events = self._lost_traces = 0
+            shown: list[Shown] = []
+            for part in slices(iter(events), SLICE):
+                shown += [(protocol.path_of(each), self._shown(each)) for each in part]
+                await asyncio.sleep(0)
+            opened: dict[str, bytes] = {}
+            for view in tuple(self._views.values()):
+                if view.active():
+                    await self._send_view(view, now, shown, traces, lost)
+                    for watcher in view.current():
+                        await self._send_details(watcher, now, opened)
+            await self._send_graphs(now)
+        finally:
+            self._ticking = False
+
+    async def _send_view(
+        self, view: View, now: int, events: list[Shown], traces: list[Trace], lost: tuple[int, int]
+    ) -> None:
+        async with view.turn:
+            if not view.current():
+                return
+            for step in view.deltas(now):
+                if step is not None:
+                    view.send(step)
+                await asyncio.sleep(0)
+        for part in slices((shown for path, shown in events if path is None or view.matches(path)), SLICE):
+            view.send(pack("event", now, events=part))
+            await asyncio.sleep(0)
+        for each in traces:
+            if any(view.matches(span.path) for span in each.spans):
+                view.send(pack("trace", now, traces=[protocol.trace(each)]))
+                await asyncio.sleep(0)
+        if any(lost):
+            view.send(pack("dropped", now, events=lost[0], traces=lost[1]))
+
+    async def _send_graphs(self, now: int) -> None:
+        def wanting(what: str) -> list[Watcher]:
+            return [each for view in self._views.values() for each in view.current() if getattr(each, what)]
+
+        if wanting("asks"):
+            packed = pack("asks", now, **await turning(wait_graph_steps(self.system)))
+            for watcher in wanting("asks"):
+                watcher.put(packed)
+        if wanting("flow"):
+            edges = [protocol.edge(each) for each in await turning(self.flow.edge_steps())]
             packed = pack("flow", now, edges=edges, beyond=self.flow.beyond)
-            for watcher in flowing:
+            for watcher in wanting("flow"):
                 watcher.put(packed)
 
     def _shown(self, event: Event) -> dict[str, Any]:
@@ -234,10 +289,11 @@ class Monitor:
             failed_itself(error)
             return {"type": type(event).__name__, "redact_failed": type(error).__name__}
 
-    def _send_details(self, watcher: Watcher, now: int, packed: dict[str, bytes]) -> None:
-        for path in watcher.opened:
+    async def _send_details(self, watcher: Watcher, now: int, packed: dict[str, bytes]) -> None:
+        for path in tuple(watcher.opened):
             if path not in packed:
                 packed[path] = self.details(path, now)
+                await asyncio.sleep(0)
             watcher.put(packed[path])
 
     def details(self, path: str, now: int) -> bytes:
@@ -250,26 +306,6 @@ class Monitor:
         ref = self.system.lookup(path)
         actor = None if ref is None else protocol.details(ref._cell)
         return pack("details", now, path=path, actor=actor)
-
-
-def _frames(
-    view: View,
-    now: int,
-    events: list[tuple[str | None, dict[str, Any]]],
-    traces: list[Trace],
-    lost: tuple[int, int],
-) -> Iterator[bytes]:
-    yield pack("delta", now, **view.look(now))
-    seen = [shown for path, shown in events if path is None or view.matches(path)]
-    if seen:
-        yield pack("event", now, events=seen)
-    matching = [
-        protocol.trace(each) for each in traces if any(view.matches(span.path) for span in each.spans)
-    ]
-    if matching:
-        yield pack("trace", now, traces=matching)
-    if any(lost):
-        yield pack("dropped", now, events=lost[0], traces=lost[1])
 
 
 def _drain(queue: deque[Any]) -> list[Any]:

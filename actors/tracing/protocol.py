@@ -8,7 +8,8 @@ nanoseconds of the system's clock. The other keys depend on the kind:
 - ``delta``: the changes since the last delta. ``new`` names actors (:data:`IDENTITY`), ``dirty`` has a row of
   numbers (:data:`ROW`) for each new or changed actor, ``gone`` lists the ids of actors that no longer exist.
   ``window`` is the time since the last delta in seconds; ``hidden`` counts the actors that match but exceed
-  the watcher's limit.
+  the watcher's limit. Many changes come in several frames of the same ``at``; ``more`` says that another one
+  follows, and ``gone``, ``window`` and ``hidden`` are those of the last.
 - ``details``: one opened actor at ``path``; ``actor`` is a map, or None if no actor has that path.
 - ``trace``: finished ``traces``.
 - ``event``: ``events`` of the runtime.
@@ -24,17 +25,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from actors._core.inspection import recent_headers, statistics_of
 from actors._core.stack import MAX_STACK, stack_of
 from actors._core.stats import BUCKETS, Histogram
+from actors.tracing.flow import Edge
+from actors.tracing.traces import Span
 
 if TYPE_CHECKING:
     from actors._core.cell import Cell
     from actors._events import Event
-    from actors.tracing.flow import Edge
     from actors.tracing.traces import Trace
 
 VERSION = 1
@@ -85,22 +87,23 @@ def type_name(thing: Any) -> str:
 class Sample:
     """The last look at one actor, kept to compute what changed."""
 
-    __slots__ = ("active", "id", "key", "row", "runs", "waits")
+    __slots__ = ("active", "cell", "id", "key", "row", "runs", "waits")
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, cell: Cell) -> None:
         self.id = number
+        self.cell = cell
         self.key: tuple[Any, ...] = ()
         self.row: tuple[Any, ...] = ()
         self.active = False
         self.waits = self.runs = (0,) * BUCKETS
 
-    def read(self, cell: Cell, window: float) -> bool:
+    def read(self, window: float) -> bool:
         """Look at the actor; return whether its row differs from the last one.
 
         Args:
-            cell: the actor.
             window: seconds since the last look; 0 for the first look, which has no rates yet.
         """
+        cell = self.cell
         mailbox, envelope = cell.mailbox, cell.envelope
         depth, sent = (0, 0) if mailbox.empty() else (len(mailbox), oldest(cell))
         key = (
@@ -136,7 +139,7 @@ class Sample:
 
     def _rates(self, cell: Cell, key: tuple[Any, ...], window: float) -> tuple[float, ...]:
         before = self.key
-        waits, runs = tuple(cell.waits), tuple(cell.runs)
+        waits, runs = Histogram.of(tuple(cell.waits)).counts, Histogram.of(tuple(cell.runs)).counts
         waited, ran = _since(waits, self.waits), _since(runs, self.runs)
         self.waits, self.runs = waits, runs
         self.active = bool(before) and window > 0 and key[3:5] != before[3:5]
@@ -210,9 +213,10 @@ def details(cell: Cell) -> dict[str, Any]:
 
 
 def asks_of(cell: Cell) -> list[dict[str, Any]]:
-    """List the asks that this actor has not answered yet; see :class:`actors.PendingAsk`."""
+    """List the asks among the first ``MAX_TEXT`` messages of this actor that have no answer yet."""
     now = cell.clock()
     handled = () if cell.envelope is None else (cell.envelope,)
+    waiting = islice(chain(handled, cell.mailbox), MAX_TEXT)
     return [
         {
             "asker": None if sender is None else sender.path,
@@ -220,10 +224,10 @@ def asks_of(cell: Cell) -> list[dict[str, Any]]:
             "state": "handling" if envelope is cell.envelope else "queued",
             "age": (now - sent) / 1e9,
         }
-        for envelope in chain(handled, cell.mailbox)
+        for envelope in waiting
         for message, reply, sent, sender, *_ in (envelope,)
         if reply is not None and not reply.done()
-    ][:MAX_TEXT]
+    ]
 
 
 def event(happened: Event, redact: Redact) -> dict[str, Any]:
@@ -254,6 +258,10 @@ def path_of(happened: Event) -> str | None:
     return found
 
 
+_SPAN = tuple(field.name for field in dataclasses.fields(Span))
+_EDGE = tuple(field.name for field in dataclasses.fields(Edge))
+
+
 def trace(finished: Trace) -> dict[str, Any]:
     """Convert a finished trace to plain data."""
     return {
@@ -262,13 +270,14 @@ def trace(finished: Trace) -> dict[str, Any]:
         "lost": finished.lost,
         "duration": finished.duration,
         "failed": finished.failed,
-        "spans": [dataclasses.asdict(each) for each in finished.spans],
+        # asdict() copies each value: 18 microseconds a span, this takes 1.5.
+        "spans": [{name: getattr(each, name) for name in _SPAN} for each in finished.spans],
     }
 
 
 def edge(found: Edge) -> dict[str, Any]:
     """Convert an edge between two actor classes to plain data."""
-    return dataclasses.asdict(found)
+    return {name: getattr(found, name) for name in _EDGE}
 
 
 def plain(value: Any) -> Any:

@@ -62,7 +62,7 @@ class Trace:
 
     @property
     def failed(self) -> bool:
-        """Whether any handler failed."""
+        """Tell whether any handler failed."""
         return any(each.error is not None for each in self.spans)
 
 

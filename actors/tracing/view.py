@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import fnmatch
 import re
 import time
@@ -9,11 +10,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from actors.tracing import protocol
+from actors.tracing.census import SLICE, Census
 from actors.tracing.codec import encode
-from actors.tracing.protocol import Sample
 
 if TYPE_CHECKING:
-    from actors._core.cell import Cell
     from actors._system import ActorSystem
     from actors.tracing.watcher import Watcher
 
@@ -32,69 +32,63 @@ class View:
         self.watchers: list[Watcher] = []
         self.matches = re.compile(fnmatch.translate(pattern)).match
         self.page = page
-        self.max_rows = max_rows
-        self.at = self.hidden = 0
+        self.census = Census(system, self.matches, max_rows)
+        self.turn = asyncio.Lock()
+        """Held while the view looks at its actors or sends a snapshot, both of which let the loop turn."""
         self._system = system
-        self._samples: dict[Cell, Sample] = {}
-        self._last_id = 0
 
     def active(self) -> list[Watcher]:
         """Return the watchers that are not paused."""
         return [each for each in self.watchers if not each.paused]
 
-    def send(self, frames: Iterator[bytes]) -> None:
-        """Give each packed frame to all active watchers."""
-        for packed in frames:
-            for watcher in self.active():
-                watcher.put(packed)
+    def current(self) -> list[Watcher]:
+        """Return the active watchers that have had their snapshot."""
+        return [each for each in self.active() if each.current]
 
-    def look(self, now: int) -> dict[str, Any]:
-        """Look at all actors and return the data of a ``delta`` frame.
+    def send(self, packed: bytes) -> None:
+        """Give a packed frame to all watchers that have had their snapshot."""
+        for watcher in self.current():
+            watcher.put(packed)
+
+    def deltas(self, now: int) -> Iterator[bytes | None]:
+        """Look at all actors and pack the changes: a frame for each ``SLICE`` of them, None for a step without a frame.
 
         Args:
             now: the current time in nanoseconds of the system's clock.
         """
-        window = (now - self.at) / 1e9 if self.at else 0.0
-        samples, self._samples = self._samples, {}
+        census = self.census
         new: list[tuple[Any, ...]] = []
         dirty: list[tuple[Any, ...]] = []
-        unseen: list[Cell] = []
-        for cell in self._system.walk():
-            sample = samples.pop(cell, None)
-            if sample is None:
-                if self.matches(cell.path):
-                    unseen.append(cell)
-                continue
-            self._samples[cell] = sample
-            if sample.read(cell, window):
-                dirty.append(sample.row)
-        room = self.max_rows - len(self._samples)
-        for cell in unseen[:room]:
-            self._last_id += 1
-            sample = self._samples[cell] = Sample(self._last_id)
-            sample.read(cell, 0.0)
-            new.append(protocol.identity(cell, sample.id))
-            dirty.append(sample.row)
-        self.at, self.hidden = now, max(0, len(unseen) - room)
-        gone = [sample.id for sample in samples.values()]
-        return {"window": window, "new": new, "dirty": dirty, "gone": gone, "hidden": self.hidden}
+        for seen in census.round(now):
+            if len(dirty) + len(seen.dirty) > SLICE:
+                yield pack(
+                    "delta", now, window=0.0, new=new, dirty=dirty, gone=[], hidden=census.hidden, more=True
+                )
+                new, dirty = [], []
+            new += [protocol.identity(sample.cell, sample.id) for sample in seen.new]
+            dirty += [sample.row for sample in seen.dirty]
+            yield None
+        gone, hidden = census.gone, census.hidden
+        yield pack(
+            "delta", now, window=census.window, new=new, dirty=dirty, gone=gone, hidden=hidden, more=False
+        )
 
     def snapshot(self) -> Iterator[bytes]:
         """Pack the frames of a snapshot as of the last look: at least one, even without actors."""
-        every = list(self._samples.items())
+        every, at = list(self.census.samples.values()), self.census.at
         pages = max(1, -(-len(every) // self.page))
-        wall = time.time_ns() - (self._system.clock() - self.at)
+        wall = time.time_ns() - (self._system.clock() - at)
         for number in range(pages):
             part = every[number * self.page : (number + 1) * self.page]
             yield pack(
                 "snapshot",
-                self.at,
+                at,
                 page=number + 1,
                 pages=pages,
                 wall=wall,
-                hidden=self.hidden,
-                new=[protocol.identity(cell, sample.id) for cell, sample in part],
-                dirty=[sample.row for _, sample in part],
+                hidden=self.census.hidden,
+                new=[protocol.identity(sample.cell, sample.id) for sample in part],
+                dirty=[sample.row for sample in part],
             )
 
 

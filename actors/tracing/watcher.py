@@ -39,13 +39,18 @@ class Source(Protocol):
         """Remove a watcher."""
 
     def catch_up(self, watcher: Watcher) -> None:
-        """Send a snapshot to a watcher that was paused."""
+        """Send a snapshot to a watcher that was paused, soon."""
 
     def adjust(self) -> None:
         """Start or stop the timer and the subscriptions, depending on who still watches."""
 
     def details(self, path: str, now: int) -> bytes:
-        """Pack a ``details`` frame."""
+        """Pack a ``details`` frame.
+
+        Args:
+            path: the actor's.
+            now: the system's clock, in ns.
+        """
 
 
 class Watcher:
@@ -62,6 +67,8 @@ class Watcher:
         self.opened: dict[str, None] = {}
         self.asks, self.flow = asks, flow
         self.paused = False
+        self.current = False
+        """Whether it has had its snapshot and gets the changes."""
         self._source = source
         self._frames: deque[bytes] = deque()
         self._bytes = 0
@@ -113,7 +120,7 @@ class Watcher:
 
     def pause(self) -> None:
         """Send nothing until :meth:`resume`."""
-        self.paused = True
+        self.paused, self.current = True, False
         self._source.adjust()
 
     def resume(self) -> None:

@@ -55,7 +55,7 @@ def open_report(report: Path, picture: Path, browser: str) -> tuple[str, int]:
         browser: path of the browser.
 
     Returns:
-        The verdict and the number of plots on the page.
+        The verdict and the number of topics with charts.
 
     Raises:
         DemoError: the browser does not show a report.
@@ -83,7 +83,9 @@ def open_report(report: Path, picture: Path, browser: str) -> tuple[str, int]:
             timeout=_PATIENCE,
             check=False,
         )
-    verdict = re.search(r'<h1>Delivery audit <span class="verdict (\w+)">', page)
+    verdict = re.search(r'<body data-verdict="(\w+)">', page)
     if verdict is None or not picture.is_file():
         raise DemoError(f"{browser} does not show {report} as a report")
-    return verdict[1], page.count("<svg")
+    # A canvas is drawn by the page's script.
+    topics = re.findall(r'<figure class="card topic".*?</figure>', page, re.S)
+    return verdict[1], sum("<canvas" in topic for topic in topics)

@@ -10,13 +10,16 @@ from google.protobuf.message import DecodeError
 
 from pixy.api.limits import MOST_HEADERS, MOST_HEADERS_TOGETHER, MOST_RECORDS, STEP
 from pixy.api.parts import RecordParts, check_records
+from pixy.api.propagation import add_context
 from pixy.config.model import Rest
 from pixy.engine.consume.long_polls import Message
 from pixy.engine.guarded import AnyCluster
+from pixy.engine.message_spans import MessageSpans
 from pixy.errors import InvalidParameter, PixyError
 from pixy.kafka.fetcher import Read
 from pixy.kafka.record_headers import UNREADABLE, checked_headers, headers_of
 from pixy.proto import kafkapixy_pb2 as pb
+from pixy.trace_context import Context
 from pixy.wire.types import RecordHeaders
 
 _MESSAGES: Final = 500
@@ -67,6 +70,9 @@ class LongCall(Protocol):
     async def give_way(self) -> None:
         """Let other requests have their turn."""
 
+    def trace_context(self) -> Context:
+        """See :class:`pixy.api.handlers.Call`."""
+
 
 class BatchHandlers:
     """The methods, bound to one engine.
@@ -74,17 +80,38 @@ class BatchHandlers:
     Args:
         cluster: returns the client of a cluster. Raises UnknownCluster.
         bounds: of reads, the same as in the REST API.
+        spans: makes spans; None: none.
+        propagates: whether records carry the trace context of their request.
     """
 
-    def __init__(self, cluster: Callable[[str], AnyCluster], bounds: Rest) -> None:
+    def __init__(
+        self,
+        cluster: Callable[[str], AnyCluster],
+        bounds: Rest,
+        spans: MessageSpans | None = None,
+        *,
+        propagates: bool = False,
+    ) -> None:
         self._cluster = cluster
+        self._spans = spans or MessageSpans()
+        self._propagates = propagates
         self._bounds = bounds
 
     async def produce_many(self, rq: Any, call: LongCall) -> pb.ProdManyRs:
         """See ``ProduceMany`` in the proto. ``rq`` is a RecordParts: a record becomes objects once its caller may write it."""
         cluster = self._cluster(rq.cluster)
         check_records(rq)
-        written = await cluster.produce_built(rq.topic, lambda: _records(rq.records, call))
+        context = call.trace_context() if self._propagates or self._spans.on else ()
+
+        async def build() -> Sequence[_Record]:
+            records = await _records(rq.records, call)
+            if context and self._propagates:
+                add_context(cluster.proxy, records, context)
+            return records
+
+        with self._spans.send(rq.cluster, rq.topic, context, max(1, len(rq.records))) as span:
+            context = span.carried(context)
+            written = await cluster.produce_built(rq.topic, build)
         answer = pb.ProdManyRs()
         for at, outcome in enumerate(written, 1):
             if isinstance(outcome, PixyError):

@@ -13,6 +13,7 @@ from pixy.api.admin_handlers import AdminHandlers
 from pixy.api.batch_handlers import BatchHandlers, record_headers, timestamp_of
 from pixy.api.limits import MOST_HEADERS, MOST_OFFSETS
 from pixy.api.not_found import NotFound
+from pixy.api.propagation import with_context
 from pixy.engine.admin_messages import TopicInfo
 from pixy.engine.consume.long_polls import Delivery
 from pixy.engine.engine import Engine
@@ -21,6 +22,8 @@ from pixy.errors import InvalidParameter, UnknownGroup, UnknownTopic
 from pixy.kafka.record_headers import checked_headers
 from pixy.membership.zookeeper.keeper import NoNode
 from pixy.proto import kafkapixy_pb2 as pb
+from pixy.trace_context import Context, of_record
+from pixy.wire.types import RecordHeaders
 
 CONFIG_VERSION = 1
 
@@ -29,9 +32,15 @@ class Call(Protocol):
     """The part of a call that a handler may use."""
 
     def deliver(self, delivery: Delivery) -> None:
-        """The answer has this message. The transport calls ``delivery.sent()`` when the answer was
+        """Put a message into the answer. The transport calls ``delivery.sent()`` when the answer was
         sent, ``delivery.give_back()`` when it could not be.
         """
+
+    def trace_context(self) -> Context:
+        """Return the W3C trace context that came with the call, as record headers; none if there is none."""
+
+    def answer_metadata(self, metadata: tuple[tuple[str, str], ...]) -> None:
+        """Send metadata with the answer."""
 
 
 Handler = Callable[[Any, Call], Awaitable[Any]]
@@ -43,6 +52,9 @@ class Handlers:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._clusters: dict[str, AnyCluster] = {}
+        self._propagates = engine.config.tracing.propagate
+        self._spans = engine.spans
+        self._reads_context = self._propagates or self._spans.on
 
     def _cluster(self, name: str) -> AnyCluster:
         cluster = self._clusters.get(name)
@@ -52,18 +64,25 @@ class Handlers:
                 self._clusters[name] = cluster
         return cluster
 
-    async def produce(self, rq: pb.ProdRq, _call: Call) -> pb.ProdRs:
+    async def produce(self, rq: pb.ProdRq, call: Call) -> pb.ProdRs:
         """See ``Produce`` in the proto."""
         cluster = self._cluster(rq.cluster)
         key = None if rq.key_undefined else rq.key_value
         if len(rq.headers) > MOST_HEADERS:
             raise InvalidParameter(f"too many headers, a message may have {MOST_HEADERS}")
+        headers: RecordHeaders
         headers = checked_headers((header.key, header.value) for header in rq.headers) if rq.headers else ()
+        context = call.trace_context() if self._reads_context else ()
         try:
-            if rq.async_mode:
-                await cluster.produce_async(rq.topic, rq.message, key, headers)
-                return pb.ProdRs(partition=-1, offset=-1)
-            partition, offset = await cluster.produce(rq.topic, rq.message, key, headers)
+            with self._spans.send(rq.cluster, rq.topic, context, size=len(rq.message)) as span:
+                context = span.carried(context)
+                if context and self._propagates:
+                    headers = with_context(cluster.proxy, key, rq.message, headers, context)
+                if rq.async_mode:
+                    await cluster.produce_async(rq.topic, rq.message, key, headers)
+                    return pb.ProdRs(partition=-1, offset=-1)
+                partition, offset = await cluster.produce(rq.topic, rq.message, key, headers)
+                span.placed(partition, offset)
         except UnknownTopic as error:
             raise InvalidParameter(str(error)) from error
         # As the original answers with required_acks: no_response.
@@ -75,20 +94,30 @@ class Handlers:
         ack = None
         if not rq.no_ack and not rq.auto_ack:
             ack = _ack(rq.ack_partition, rq.ack_offset)
+        spans = self._spans
+        span = spans.receive(rq.cluster, rq.topic, rq.group, call.trace_context() if spans.on else ())
         delivery = await cluster.consume(rq.topic, rq.group, auto_ack=rq.auto_ack and not rq.no_ack, ack=ack)
         try:
             rs = await _message(cluster, delivery)
         except BaseException:
             delivery.give_back()
             raise
+        if spans.on or (self._propagates and rs.headers):
+            headers = [(each.key, each.value) for each in rs.headers]
+            span.received(rs.partition, rs.offset, len(rs.message), headers)
+            if self._propagates and (trace := of_record(headers)):
+                call.answer_metadata(trace)
         call.deliver(delivery)
         return rs
 
-    async def ack(self, rq: pb.AckRq, _call: Call) -> pb.AckRs:
+    async def ack(self, rq: pb.AckRq, call: Call) -> pb.AckRs:
         """See ``Ack`` in the proto."""
         cluster = self._cluster(rq.cluster)
         partition, offset = _ack(rq.partition, rq.offset)
-        await cluster.ack(rq.topic, rq.group, partition, offset)
+        spans = self._spans
+        with spans.settle(rq.cluster, rq.topic, rq.group, call.trace_context() if spans.on else ()) as span:
+            span.placed(partition, offset)
+            await cluster.ack(rq.topic, rq.group, partition, offset)
         return pb.AckRs()
 
     async def get_offsets(self, rq: pb.GetOffsetsRq, _call: Call) -> pb.GetOffsetsRs:
@@ -150,7 +179,9 @@ class Handlers:
             "ListTopics": (pb.ListTopicRq, self.list_topics),
             "ListConsumers": (pb.ListConsumersRq, self.list_consumers),
             "GetTopicMetadata": (pb.GetTopicMetadataRq, self.get_topic_metadata),
-            **BatchHandlers(self._cluster, self._engine.config.rest).methods(),
+            **BatchHandlers(
+                self._cluster, self._engine.config.rest, self._spans, propagates=self._propagates
+            ).methods(),
             **AdminHandlers(self._engine, self._cluster).methods(),
         }
 

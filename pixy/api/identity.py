@@ -73,7 +73,7 @@ async def _enter_later(guard: Guard, seen: Credentials, address: str) -> None:
 
 
 def leave_nobody() -> None:
-    """This task answers a request that needs no caller; forget the one of an earlier request."""
+    """Forget the caller of an earlier request of this task: the present one needs none."""
     current.set(None)
 
 

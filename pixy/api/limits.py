@@ -1,4 +1,4 @@
-"""How much one request may hold, beside its bytes. What lies above would hold up the event loop, or serves nobody."""
+"""Bounds on what one request may hold, beside its bytes. What exceeds them would hold up the event loop, or serves nobody."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ MOST_TOPICS: Final = 1_000
 """Topics that one request names."""
 MOST_COMMAS: Final = 100_000
 """Commas in a document of such lists: what has more is not even parsed, for empty elements are small and many."""
+MOST_LISTED: Final = 6 << 20
+"""Bytes of such a document over REST v1 and v2; as many take some 15 ms, whatever is in them."""
 MOST_RECORDS: Final = 10_000
 """Messages that one gRPC request writes or reads."""
 MOST_HEADERS_TOGETHER: Final = 100_000

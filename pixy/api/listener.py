@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 
-from actors import Actor, handles
+from actors import Actor, Future, handles
 from pixy.api.tls import ServerTls
 from pixy.config import addresses
-from pixy.engine.service import Bind, Draining, Reload
+from pixy.engine.service import Bind, Draining, Reload, Retire
 from pixy.errors import StartError
 
 _WATCH = 0.5
 """Seconds between two checks that the socket works."""
+
+RETIRE_LOOK = 0.05
+"""Seconds between two looks whether connections have ended."""
 
 
 class _Watch:
@@ -24,6 +27,7 @@ class Listener(Actor):
     def __init__(self) -> None:
         super().__init__()
         self._bound = False
+        self._retired = False
         self.tls: ServerTls | None = None
         """The listener's certificates; set by :meth:`bind` if it uses TLS."""
 
@@ -45,6 +49,17 @@ class Listener(Actor):
     async def _drain(self, _message: Draining) -> None:
         await self.drain()
 
+    @handles(Retire)
+    def _retire(self, message: Retire) -> None:
+        self._retired = True
+        self.start_task(self._move_on(message.within, self.take_reply()))
+
+    async def _move_on(self, within: float, reply: Future[None]) -> None:
+        try:
+            await self.retire(within)
+        finally:
+            reply.try_set(None)
+
     @handles(Reload)
     async def _reload(self, _message: Reload) -> None:
         reply = self.take_reply()
@@ -58,7 +73,7 @@ class Listener(Actor):
 
     @handles(_Watch)
     def _watch(self, _message: _Watch) -> None:
-        reason = self.dead()
+        reason = "" if self._retired else self.dead()
         if reason:
             raise StartError(reason)
         self.set_timer("watch", _WATCH, _Watch())
@@ -75,8 +90,15 @@ class Listener(Actor):
     async def drain(self) -> None:
         """Report to health checks that the daemon is about to stop; keep answering."""
 
+    async def retire(self, within: float) -> None:
+        """Accept no more connections, and end those that there are once their requests are answered: another worker takes over.
+
+        Args:
+            within: the longest wait for their ends, in seconds.
+        """
+
     def dead(self) -> str:
-        """The reason why this listener no longer serves; empty while it does."""
+        """Return the reason why this listener no longer serves; empty while it does."""
         raise NotImplementedError
 
     async def close(self) -> None:
@@ -96,4 +118,4 @@ def split_address(address: str) -> tuple[str | None, int]:
         raise StartError(str(error)) from None
 
 
-__all__ = ["Listener", "split_address"]
+__all__ = ["RETIRE_LOOK", "Listener", "split_address"]

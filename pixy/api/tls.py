@@ -11,11 +11,10 @@ from typing import Any
 
 import grpc
 
-from pixy.config.files import refuse_pass_phrase, tls_problem
+from pixy.config.certificates import server_context
+from pixy.config.files import tls_problem
 from pixy.config.model import Tls
 from pixy.errors import StartError
-
-_VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 
 class ServerTls:
@@ -41,7 +40,7 @@ class ServerTls:
         names = (config.key_path, config.certificate_path, config.client_ca_path)
         try:
             key, chain, ca = (Path(name).read_bytes() if name else None for name in names)
-            context = self._make_context()
+            context = server_context(config)
         except Exception as error:  # whatever OpenSSL or the file system says, the files are the reason
             reason = tls_problem(config) or f"tls: {', '.join(filter(None, names))}: {error}"
             raise StartError(reason) from error
@@ -49,21 +48,8 @@ class ServerTls:
         self._grpc = grpc.ssl_server_certificate_configuration([(key, chain)], root_certificates=ca)
         self._generation += 1
 
-    def _make_context(self) -> ssl.SSLContext:
-        config = self._config
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = _VERSIONS[config.min_version]
-        if config.ciphers:
-            context.set_ciphers(config.ciphers)
-        context.load_cert_chain(config.certificate_path, config.key_path, password=refuse_pass_phrase)
-        if config.client_ca_path:
-            context.load_verify_locations(config.client_ca_path)
-            required = config.client_certificates == "required"
-            context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
-        return context
-
     def context(self) -> ssl.SSLContext:
-        """The context for the next handshake over HTTP, of what was read last.
+        """Return the context for the next handshake over HTTP, of what was read last.
 
         Each reading has a context of its own, and so keys of its own for session tickets: nobody goes on with a session
         that a certificate of an earlier CA has begun.
@@ -71,7 +57,7 @@ class ServerTls:
         return self._context
 
     def grpc_credentials(self) -> Any:
-        """The credentials of a gRPC listener. Each handshake takes what was read last."""
+        """Return the credentials of a gRPC listener. Each handshake takes what was read last."""
         given = self._generation
 
         def latest() -> Any:

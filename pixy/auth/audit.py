@@ -71,7 +71,7 @@ class AuditLog:
     # -- records ----------------------------------------------------------------------------------
 
     def wants(self, verb: str) -> bool:
-        """Whether an operation of this verb is recorded; draws lots for those that are sampled."""
+        """Return whether an operation of this verb is recorded; draws lots for those that are sampled."""
         return self._all or verb in self._verbs or (self._sample > 0 and self._chance() < self._sample)
 
     def done(self, caller: Caller, access: Access, seconds: float, error: BaseException | None) -> None:
@@ -87,13 +87,19 @@ class AuditLog:
         self._offer(result, caller, access, ms=round(seconds * 1000, 3), error=_text(error))
 
     def refused(self, caller: Caller, access: Access, error: PixyError) -> None:
-        """Record an operation that was not permitted."""
+        """Record an operation that was not permitted. There is a bound on those that ``limits`` refuse; others are counted."""
         if isinstance(error, Limited) and not self._keeps_refusal():
             return
         self._offer(type(error).__name__, caller, access, error=_text(error))
 
     def unauthenticated(self, address: str, trace: str, error: Unauthenticated) -> None:
-        """Record a caller who was not recognized."""
+        """Record a caller who was not recognized. There is a bound on such records; others are counted.
+
+        Args:
+            address: the peer's.
+            trace: the request's ``traceparent`` header; empty: none.
+            error: names the reason.
+        """
         if self._keeps_refusal():
             self._put(
                 {

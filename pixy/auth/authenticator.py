@@ -44,7 +44,7 @@ class Authenticator:
         self._remote: jwks.RemoteKeys | None = None
         self._fresh: asyncio.Task[None] | None = None
         self.sees_certificates = config.certificates
-        """Whether :meth:`recognize` looks at client certificates; transports need not collect them otherwise."""
+        """True if :meth:`recognize` looks at client certificates; transports need not collect them otherwise."""
         self.sees_uids = config.peer_uid
         """The same for the peer's user id."""
         self.read()()
@@ -91,7 +91,7 @@ class Authenticator:
         self.generation += 1
 
     def holds(self, caller: Caller) -> bool:
-        """Whether a caller who was recognized would be recognized again by the same credential."""
+        """Return whether a caller who was recognized would be recognized again by the same credential."""
         return caller.generation == self.generation and self._wall() < caller.until
 
     async def look_again(self, seen: Credentials) -> tuple[Principal, float]:

@@ -21,13 +21,23 @@ class TokenBucket:
         self._at = now
 
     def wait(self, wanted: float, now: float) -> float:
-        """Seconds until there are ``wanted`` tokens, or as many as fit; 0: now."""
+        """Return the seconds until there are enough tokens; 0: now.
+
+        Args:
+            wanted: tokens; more than ``size`` count as ``size``.
+            now: seconds.
+        """
         self._refill(now)
         missing = min(wanted, self._size) - self._level
         return missing / self._rate if missing > 0 else 0.0
 
     def spend(self, tokens: float, now: float) -> None:
-        """Take tokens, also more than there are: what is missing has to come before anything else is allowed."""
+        """Take tokens, also more than there are: what is missing has to come before anything else is allowed.
+
+        Args:
+            tokens: how many.
+            now: seconds.
+        """
         self._refill(now)
         self._level -= tokens
 

@@ -48,7 +48,7 @@ class StoredKey:
     groups: frozenset[str] = frozenset()
 
     def line(self) -> str:
-        """The key as a line of the file."""
+        """Return the key as a line of the file."""
         parts = [self.name, f"sha256:{self.digest}"]
         if self.expires is not None:
             parts.append(f"expires={datetime.fromtimestamp(self.expires, UTC):%Y-%m-%dT%H:%M:%SZ}")
@@ -58,7 +58,7 @@ class StoredKey:
 
 
 def digest_of(key: str) -> str:
-    """The SHA-256 of a key, in hex."""
+    """Return the SHA-256 of a key, in hex."""
     return hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
 
 
@@ -96,7 +96,7 @@ class Keys:
 
     def __init__(self, text: str) -> None:
         self.blank = not text.strip()
-        """Whether the file has not even a comment, as one that is being written."""
+        """True if the file has not even a comment, as one that is being written."""
         self.stored: list[StoredKey] = []
         for number, line in enumerate(text.splitlines(), 1):
             if line.strip() and not line.lstrip().startswith("#"):

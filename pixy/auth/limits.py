@@ -1,4 +1,4 @@
-"""How much each principal may use. Pure: the clock is an argument.
+"""Limit what each principal uses. Pure: the clock is an argument.
 
 Besides what ``limits`` give, all principals share ``max_concurrent_requests`` fairly: one may begin another request only
 while he has fewer under way than four times those that are free. So whoever takes all he can gets four fifths, and the
@@ -20,7 +20,7 @@ from pixy.config.security import Limit
 from pixy.errors import ConfigError, Limited
 
 SHARE: Final = 4
-"""How many times the free requests one principal may have."""
+"""One principal may have fewer requests under way than this many times those that are free."""
 MAX_PRINCIPALS: Final = 10_000
 """Principals that are remembered; the one that was idle the longest is forgotten first."""
 MAX_TOPICS: Final = 2_000
@@ -67,7 +67,12 @@ class Use:
             self.requests.spend(1, now)
 
     def check_names(self, accesses: Sequence[Access], now: float) -> None:
-        """Count the groups and topics of a request. Raises Limited."""
+        """Count the groups and topics of a request. Raises Limited.
+
+        Args:
+            accesses: what the request does: groups that it consumes as count, and topics that it writes or consumes.
+            now: seconds of the limiter's clock.
+        """
         for access in accesses:
             if access.verb == "consume" and access.group is not None:
                 self.check_group((access.cluster, access.group), now)
@@ -75,7 +80,12 @@ class Use:
                 self.check_topic((access.cluster, access.topic), now)
 
     def check_topic(self, key: tuple[str, str], now: float) -> None:
-        """Count a topic that the principal has not used before. Raises Limited."""
+        """Count a topic that the principal has not used before. Raises Limited.
+
+        Args:
+            key: cluster and topic.
+            now: seconds of the limiter's clock.
+        """
         if self.new_topics is None or key in self._topics or len(key[1]) > MAX_NAME:
             return  # the engine refuses a longer name
         wait = self.new_topics.wait(1, now)
@@ -87,7 +97,12 @@ class Use:
         self._topics[key] = None
 
     def check_group(self, key: tuple[str, str], now: float) -> None:
-        """Count a group that the principal consumes as. Raises Limited."""
+        """Count a group that the principal consumes as. Raises Limited.
+
+        Args:
+            key: cluster and group; the group counts for :data:`GROUP_KEPT` from now on.
+            now: seconds of the limiter's clock.
+        """
         most = self.limit.groups
         if not most:
             return
@@ -142,7 +157,7 @@ class Limiter:
         return _UNLIMITED if number < 0 else self._limits[number][1]
 
     def _number(self, principal: Principal) -> int:
-        """Which limit counts for a principal; -1: none."""
+        """Return the index of the limit that counts for a principal; -1: none."""
         if not self._limits:
             return -1
         known = self._numbers.get(principal)
@@ -192,7 +207,12 @@ class Limiter:
         return use
 
     def end(self, use: Use, *, polls: bool) -> None:
-        """The request is over."""
+        """Count a request no longer: it is over.
+
+        Args:
+            use: as returned by :meth:`begin`.
+            polls: as told there.
+        """
         use.active -= 1
         use.polls -= polls
         self._active -= 1
@@ -222,7 +242,7 @@ class Limiter:
 
 
 def whole_seconds(error: Limited) -> str:
-    """The value of Retry-After (RFC 9110, section 10.2.3)."""
+    """Return the value of Retry-After (RFC 9110, section 10.2.3)."""
     return str(max(1, math.ceil(error.retry_after)))
 
 

@@ -1,12 +1,14 @@
 """The patterns of ``rules``, ``limits`` and ``auth.groups``. Pure.
 
 ``*`` matches everything, ``orders.*`` a prefix, ``re:EXPRESSION`` a whole name in RE2's syntax, and anything else one
-name. RE2 takes linear time, so no name that a client sends makes a check slow.
+name. RE2 takes linear time, so no name that a client sends makes a check slow. The name ``*`` stands for all names at
+once: no expression matches it, since few expressions match all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
 
 import re2
 
@@ -15,13 +17,15 @@ from pixy.errors import ConfigError
 
 Matches = Callable[[str], object]
 
+EVERYTHING: Final = "*"
+"""Stands for every topic or group where a right to all of them is needed; only the pattern ``*`` matches it."""
 _EXPRESSION = "re:"
 _GROUP = "group:"
 
 
 def compile_pattern(text: str) -> Matches:
     """Return a function that tells whether a name matches. Raises ConfigError."""
-    if text == "*":
+    if text == EVERYTHING:
         return lambda _name: True
     if text.startswith(_EXPRESSION):
         options = re2.Options()
@@ -32,7 +36,7 @@ def compile_pattern(text: str) -> Matches:
             why = error.args[0] if error.args else ""
             shown = why.decode(errors="replace") if isinstance(why, bytes) else str(why)
             raise ConfigError(f"bad pattern {text!r}: {shown}") from None
-        return lambda name: _is_text(name) and expression.fullmatch(name) is not None
+        return lambda name: name != EVERYTHING and _is_text(name) and expression.fullmatch(name) is not None
     head, star, tail = text.partition("*")
     if tail or not text:
         raise ConfigError(
@@ -42,7 +46,7 @@ def compile_pattern(text: str) -> Matches:
 
 
 def _is_text(name: str) -> bool:
-    """Whether a name is Unicode: RE2 takes no other, and bytes of a client that are not UTF-8 stand for themselves."""
+    """Return whether a name is Unicode: RE2 takes no other, and bytes of a client that are not UTF-8 stand for themselves."""
     return name.isascii() or not any("\ud800" <= each <= "\udfff" for each in name)
 
 
@@ -64,7 +68,7 @@ class AnyOf:
         self._expressions = [match for text, match in matches.items() if text.startswith(_EXPRESSION)]
 
     def __call__(self, name: str) -> bool:
-        """Whether a name matches."""
+        """Return whether a name matches."""
         if name in self._names or name.startswith(self._prefixes):
             return True
         return bool(self._expressions) and any(matches(name) for matches in self._expressions)
@@ -89,10 +93,10 @@ class Who:
         self._names = AnyOf(names)
 
     def __call__(self, principal: Principal) -> bool:
-        """Whether a principal is one of them."""
+        """Return whether a principal is one of them."""
         if principal.name == ANONYMOUS.name:
             return self._anonymous
         return not self._groups.isdisjoint(principal.groups) or self._names(principal.name)
 
 
-__all__ = ["AnyOf", "Who", "compile_pattern"]
+__all__ = ["EVERYTHING", "AnyOf", "Who", "compile_pattern"]

@@ -37,7 +37,7 @@ class Access(NamedTuple):
     group: str | None = None
 
     def __str__(self) -> str:
-        """As in the text of a refusal, which does not repeat long names."""
+        """Format it for the text of a refusal, which does not repeat long names."""
         topic = f" topic {self.topic[:MAX_NAME]}" if self.topic is not None else ""
         group = f" as group {self.group[:MAX_NAME]}" if self.group is not None else ""
         return f"{self.verb}{topic}{group} in cluster {self.cluster[:MAX_NAME]}"
@@ -65,7 +65,7 @@ class _Compiled:
             raise ConfigError(f"{where}: {error}") from None
 
     def fits(self, principal: Principal, verb: str, cluster: str) -> bool:
-        """Whether the rule allows a principal to do something of this kind in a cluster, with some topics and groups."""
+        """Return whether the rule allows a principal this verb in a cluster, for some topics and groups at least."""
         return verb in self.verbs and self.who(principal) and self.clusters(cluster)
 
     def misses(self, principal: Principal, access: Access) -> str:
@@ -97,14 +97,14 @@ class Rules:
         self._rules = [_Compiled(number, rule, groups) for number, rule in enumerate(rules)]
         self._decided: dict[tuple[Principal, Access], bool] = {}
         self._known: dict[tuple[Principal, str], bool] = {}
-        """Whether a principal may do anything in a cluster."""
+        """True if a principal may do anything in a cluster."""
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
+        """Return whether there are any rules."""
         return bool(self._rules)
 
     def allows(self, principal: Principal, access: Access) -> bool:
-        """Whether a principal may do something."""
+        """Return whether a principal may do something."""
         if not self._rules:
             return True
         decided = self._decided.get((principal, access))
@@ -139,7 +139,7 @@ class Rules:
             raise Forbidden(escaped(f"{principal.name} may not {access}"))
 
     def knows_cluster(self, principal: Principal, cluster: str) -> bool:
-        """Whether a principal may do anything in a cluster, and so may hear whether it exists."""
+        """Return whether a principal may do anything in a cluster, and so may hear whether it exists."""
         known = self._known.get((principal, cluster))
         if known is None:
             known = any(self.allows(principal, Access(verb, cluster)) for verb in VERBS)

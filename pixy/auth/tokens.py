@@ -117,7 +117,7 @@ class Tokens:
 
 
 def _end(claim: Any) -> float:
-    """The end of a token in seconds since 1970; a number of JSON may be larger than any float. Raises Unauthenticated."""
+    """Return the end of a token in seconds since 1970; a number of JSON may be larger than any float. Raises Unauthenticated."""
     try:
         end = float(claim)
     except (OverflowError, TypeError, ValueError):

@@ -16,7 +16,7 @@ _WRONG_CHOICE = re.compile(r"invalid choice: '(.*)' \(choose from (.*)\)")
 _WRONG_OPTION = re.compile(r"unrecognized arguments: (-[^\s=]*)")
 """Match argparse's own messages."""
 _WIDTH = 80
-"""Columns of a help text's end; an example that is longer is broken where it is written."""
+"""Columns of the examples and exit codes at the end of a help text. An example with more of them is broken by its author."""
 
 
 class Once(argparse.Action):

@@ -22,6 +22,7 @@ from pixy.errors import ConfigError
 from pixy.escaping import escaped
 
 _FLAGS = "It also takes the daemon's flags, such as --config FILE and --kafkaPeers PEERS (kafka-pixy --help)."
+_HEADING = "yaml: unmarshal errors:"
 EXIT_OK = 0
 EXIT_WRONG = 1
 EXIT_USAGE = 2
@@ -53,8 +54,7 @@ def main(argv: Sequence[str]) -> int:
     except SystemExit as end:
         return int(end.code or 0)
     except ConfigError as error:
-        first, *more = str(error).splitlines()
-        return _complain("\n".join([f"kafka-pixy config: {first}", *more]), EXIT_WRONG)
+        return _complain("\n".join(f"kafka-pixy config: {each}" for each in _problems(error)), EXIT_WRONG)
     shown = [row for row in rows(app, origins) if not (known.changed and row.origin == DEFAULT)]
     if known.action == "check":
         from pixy.cli.start_problems import start_problem  # here: `show` and `init` do without its libraries
@@ -70,6 +70,12 @@ def main(argv: Sequence[str]) -> int:
     else:
         sys.stdout.write(as_yaml(app, origins, changed=known.changed))
     return EXIT_OK
+
+
+def _problems(error: ConfigError) -> list[str]:
+    """Return each problem of a configuration as one line. The original's text, which the daemon prints, has a heading above them."""
+    first, *more = str(error).splitlines()
+    return [each.strip() for each in more] if more and first.endswith(_HEADING) else [first, *more]
 
 
 def _parser() -> argparse.ArgumentParser:

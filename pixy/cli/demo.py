@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 
+EXIT_INTERRUPTED = 130
+
 
 def main() -> int:
     """Run the demo; return 0 if every step succeeded."""
@@ -12,13 +14,13 @@ def main() -> int:
 
         from pixy.cli.demo_round import run  # here, so that Ctrl-C while it is imported is no traceback
 
-        asyncio.run(run())
+        whole = asyncio.run(run())
     except KeyboardInterrupt:
-        return 130
+        return EXIT_INTERRUPTED
     except Exception as error:
         print(f"The demo failed: {error!r}", file=sys.stderr)
         return 1
-    return 0
+    return 0 if whole else EXIT_INTERRUPTED
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 from typing import Any
 
 import aiohttp
@@ -11,12 +13,13 @@ import grpc
 
 from pixy.cli.serve import listeners
 from pixy.config import App, Kafka, Proxy
-from pixy.engine.engine import Engine
+from pixy.engine.engine import Engine, StopResult
 from pixy.kafka.sandbox import Sandbox
 from pixy.proto import kafkapixy_pb2 as pb
 from pixy.proto.kafkapixy_pb2_grpc import KafkaPixyStub
 
 TOPIC, GROUP = "demo", "demo-group"
+EXIT_INTERRUPTED = 130
 
 
 def _say(text: str) -> None:
@@ -71,26 +74,48 @@ async def _grpc(address: str) -> None:
                 raise RuntimeError(f"partition {po.partition} lags by {po.lag}")
 
 
-async def run() -> None:
-    """Start the sandbox, show the round, stop. Raises whatever goes wrong."""
+async def _round(engine: Engine) -> None:
+    await engine.start(listeners(engine, engine.config))
+    _say("Kafka-Pixy on its in-memory sandbox:")
+    for name, address in engine.addresses.items():
+        _say(f"  {name:<5} {address}")
+    _say("(the first consume joins the group, which takes about 3 seconds here)")
+    await _rest(f"http://{engine.addresses['rest']}")
+    await _grpc(engine.addresses["grpc"])
+
+
+async def run() -> bool:
+    """Start the sandbox, show the round, stop; return False if Ctrl-C has cut it short. Raises whatever goes wrong.
+
+    Ctrl-C ends the round, but not the stop, which would then leave tasks behind that Python reports. A second one ends
+    the process at once.
+    """
+    interrupted = asyncio.Event()
+
+    def interrupt() -> None:
+        if interrupted.is_set():
+            os._exit(EXIT_INTERRUPTED)
+        interrupted.set()
+
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, interrupt)
     sandbox = Sandbox()
     app = App(grpc_addr="127.0.0.1:0", tcp_addr="127.0.0.1:0")
     app.proxies["default"] = Proxy(kafka=Kafka(seed_peers=sandbox.seed_peers))
     app.proxies["default"].consumer.initial_offset = "oldest"
     engine = Engine(app)
-    await engine.start(listeners(engine, app))
-    try:
-        _say("Kafka-Pixy on its in-memory sandbox:")
-        for name, address in engine.addresses.items():
-            _say(f"  {name:<5} {address}")
-        _say("(the first consume joins the group, which takes about 3 seconds here)")
-        await _rest(f"http://{engine.addresses['rest']}")
-        await _grpc(engine.addresses["grpc"])
-    finally:
-        result = await engine.stop()
+    shown, ended = asyncio.create_task(_round(engine)), asyncio.create_task(interrupted.wait())
+    await asyncio.wait((shown, ended), return_when=asyncio.FIRST_COMPLETED)
+    for task in (shown, ended):
+        task.cancel()
+    await asyncio.gather(shown, ended, return_exceptions=True)
+    result = await engine.stop() if engine.addresses else StopResult()
+    if interrupted.is_set():
+        return False
+    shown.result()
     if not result.clean:
         raise RuntimeError(f"not drained: {result}")
     _say("\nDone: two messages produced, consumed, acknowledged and committed.")
+    return True
 
 
 __all__ = ["run"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import itertools
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -12,7 +13,7 @@ from pixy.cli import COMMANDS, EXITS, PROGRAMS
 from pixy.cli.arguments import Parser
 from pixy.config import App, Proxy, load_app, load_text, validate
 from pixy.config.effective import rows
-from pixy.config.kinds import seconds
+from pixy.config.kinds import Workers, seconds
 from pixy.config.load import Origins
 from pixy.config.security import Identities
 from pixy.errors import ConfigError
@@ -25,6 +26,7 @@ _TEXTS = (
     ("config", "FILE", "path to a YAML configuration file (default: $KAFKA_PIXY_CONFIG, or none)"),
     ("grpcAddr", "ADDR", "TCP address of the gRPC API (default 127.0.0.1:19091)"),
     ("tcpAddr", "ADDR", "TCP address of the HTTP API (default 127.0.0.1:19092)"),
+    ("adminAddr", "ADDR", "TCP address of the console and metrics, such as 127.0.0.1:19093 (default: none)"),
     ("unixAddr", "PATH", "unix domain socket of the HTTP API (default: none)"),
     ("kafkaPeers", "PEERS", "comma separated list of seed brokers (default localhost:9092)"),
     ("zookeeperPeers", "PEERS", "comma separated list of ZooKeeper nodes and an optional chroot"),
@@ -50,6 +52,7 @@ _FLAGS = {
     "grpc_addr": "grpcAddr",
     "tcp_addr": "tcpAddr",
     "unix_addr": "unixAddr",
+    "admin_addr": "adminAddr",
     "logging": "logging",
     "tls": "tls",
     "insecure": "insecureTLS",
@@ -68,6 +71,7 @@ _OF_SANDBOX = (
     "identities.others",
     "identities.max",
     "identities.idle_timeout",
+    "server.workers",
 )
 """The ends of the keys that --sandbox sets in every cluster."""
 
@@ -159,7 +163,7 @@ def _parse(args: Sequence[str]) -> argparse.Namespace:
     try:
         found = make_parser().parse_args(args)
     except UsageError as error:
-        raise UsageError(f"bad command line: {error} (see --help)") from None
+        raise UsageError(f"bad command line: {_misplaced(args) or error} (see --help)") from None
     if found.sandbox and found.kafkaPeers:
         raise UsageError(
             "bad command line: --sandbox stands in for Kafka, so --kafkaPeers cannot be given with it (see --help)"
@@ -167,10 +171,26 @@ def _parse(args: Sequence[str]) -> argparse.Namespace:
     return found
 
 
+def _misplaced(args: Sequence[str]) -> str:
+    """Say that a command stands first, if one of wrong arguments is a command; empty if none is."""
+    valued = {name for name, *_ in _TEXTS}
+    own = valued | {name for name, _ in _SWITCHES}
+    for at, (before, word) in enumerate(itertools.pairwise(args), 1):
+        if word not in COMMANDS | PROGRAMS or before.lstrip("-") in valued:
+            continue
+        options = (each.partition("=")[0] for each in args[:at] if each.startswith("-"))
+        foreign = next((each for each in options if each.lstrip("-") not in own), "")
+        if foreign:
+            return f"{foreign} belongs after the command: kafka-pixy {word} {foreign} ..."
+        return f"{word!r} is a command, which stands first: kafka-pixy {word} ..."
+    return ""
+
+
 def _apply(app: App, flags: argparse.Namespace) -> None:
     app.grpc_addr = flags.grpcAddr or app.grpc_addr
     app.tcp_addr = flags.tcpAddr or app.tcp_addr
     app.unix_addr = flags.unixAddr or app.unix_addr
+    app.admin_addr = flags.adminAddr or app.admin_addr
     app.insecure = app.insecure if flags.insecure is None else flags.insecure
     if flags.logging:
         app.logging = load_text(f"logging: {flags.logging}").logging
@@ -178,6 +198,7 @@ def _apply(app: App, flags: argparse.Namespace) -> None:
     if proxy is not None:  # validation says what is wrong
         _apply_to_cluster(proxy, flags)
     if flags.sandbox:
+        app.server.workers = Workers("1")  # the stand-in lives in the process that serves
         for each in app.proxies.values():
             _use_sandbox(each)
 

@@ -1,4 +1,4 @@
-"""``python -m pixy.cli.health``: whether the daemon of this machine answers, for a container's health check.
+"""``python -m pixy.cli.health``: tell whether the daemon of this machine answers, for a container's health check.
 
 It asks ``/healthy`` at the address that the configuration names (the file of ``$KAFKA_PIXY_CONFIG`` and environment variables; flags are
 not known here).

@@ -24,7 +24,7 @@ class Leftovers:
         self._inode: Inode | None = None
 
     def made(self) -> None:
-        """The socket is there and this process's from now on; another's at the same path stays."""
+        """Note that the socket is there, and this process's: another one at the same path is not removed."""
         self._inode = _inode(self._socket)
 
     def remove(self) -> None:

@@ -41,6 +41,21 @@ _PLAIN = re.compile(r"[A-Za-z0-9.-]+\Z")
 _ACTOR = re.compile(r"(/[^\s:]+)(?:: | )(.*)", re.S)
 
 
+_worker = 0
+"""The number of this process among the daemon's workers; 0: it is none."""
+
+
+def name_worker(number: int) -> None:
+    """Let each line of this process name its worker."""
+    global _worker
+    _worker = number
+
+
+def _fields_of(record: logging.LogRecord) -> dict[str, Any]:
+    found: dict[str, Any] = getattr(record, "fields", {})
+    return {**found, "worker": _worker} if _worker else found
+
+
 def _split(record: logging.LogRecord) -> tuple[str, str]:
     """Split a message into the actor that it begins with (else the logger's name) and the rest."""
     text = record.getMessage()
@@ -62,9 +77,7 @@ class ConsoleFormatter(logging.Formatter):
         zone = "Z" if moment.tm_gmtoff == 0 else f"{moment.tm_gmtoff // 3600:+03d}"
         micros = int(record.created % 1 * 1e6)
         actor, text = _split(record)
-        fields = "".join(
-            f" {key}={_field(value)}" for key, value in sorted(getattr(record, "fields", {}).items())
-        )
+        fields = "".join(f" {key}={_field(value)}" for key, value in sorted(_fields_of(record).items()))
         line = (
             f"{time.strftime('%Y-%m-%d %H:%M:%S', moment)}.{micros:06d} {zone} "
             f"{record.levelname.lower()} <{actor}> {json.dumps(text, ensure_ascii=False)}{fields}"
@@ -99,7 +112,7 @@ class JsonFormatter(logging.Formatter):
         """Format a record."""
         actor, text = _split(record)
         document: dict[str, Any] = {
-            "context": _nested(getattr(record, "fields", {})),
+            "context": _nested(_fields_of(record)),
             "category": actor,
             "appname": "kafka-pixy",
             "hostname": socket.gethostname(),
@@ -185,13 +198,13 @@ class _Syslog(logging.handlers.SysLogHandler):
 
 
 def _is_no_answer(record: logging.LogRecord) -> bool:
-    """Whether a record of the actor runtime is more than an error that answers a request, which whoever asked for it gets."""
+    """Return whether a record of the actor runtime is more than an error that answers a request, which its caller gets."""
     error = record.exc_info[1] if record.exc_info else None
     return not (record.levelno <= logging.INFO and isinstance(error, PixyError))
 
 
 def _is_not_on_stderr(record: logging.LogRecord) -> bool:
-    """Whether a record is not printed to standard error as well: on a terminal a person would read it twice."""
+    """Return whether a record is not printed to standard error as well: on a terminal a person would read it twice."""
     return not getattr(record, ON_STDERR, False)
 
 

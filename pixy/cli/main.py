@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _has_results(args: list[str]) -> bool:
-    """Whether what goes to standard output is what the command line asks for; a daemon's log is not."""
+    """Return whether what goes to standard output is what the command line asks for; a daemon's log is not."""
     return bool(args) and (args[0] in (*COMMANDS, *PROGRAMS, "help") or not _SHOWS.isdisjoint(args))
 
 

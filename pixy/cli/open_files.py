@@ -1,4 +1,4 @@
-"""How many files a program may open: too few end librdkafka and gRPC in the middle, with SIGABRT and no word."""
+"""Raise the number of files that a program may open: too few end librdkafka and gRPC in the middle, with SIGABRT and no word."""
 
 from __future__ import annotations
 

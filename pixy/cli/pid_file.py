@@ -112,7 +112,7 @@ def _content(path: str) -> bytes:
 
 
 def _is_daemon(pid: int) -> bool:
-    """Whether a process is a daemon of this program. A file outlives its process, and the id may be another program's by now.
+    """Return whether a process is a daemon of this program. A file outlives its process, and another program may get the id.
 
     One whose command line is not shown counts as another program. A thread is no process, though Linux shows the command line for its id, too:
     in a container, where a daemon has the same ids at each start, an old file may name one of its own threads.

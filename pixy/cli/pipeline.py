@@ -1,4 +1,4 @@
-"""``kafka-pixy pipeline``: archive, compact, replay, verify, scan and audit topics.
+"""``kafka-pixy pipeline``: archive, replay, verify, scan and audit topics, and keep a lake in order.
 
 A command's module is imported when the command is called: ``verify`` needs no Spark, ``--help`` needs nothing.
 """
@@ -17,18 +17,36 @@ from pixy.errors import ConfigError, InvalidParameter, PixyError
 
 MODULES = {
     "archive": ("pixy.cli.pipeline_archive", "write topics to a lake, exactly once"),
-    "compact": ("pixy.cli.pipeline_compact", "rewrite a lake's closed days to large files"),
+    "optimize": ("pixy.cli.pipeline_optimize", "rewrite a lake's closed days to large files"),
+    "expire": ("pixy.cli.pipeline_expire", "remove the records of old days from a lake"),
+    "erase": ("pixy.cli.pipeline_erase", "remove the records of a key or a condition from a lake"),
+    "vacuum": ("pixy.cli.pipeline_vacuum", "delete files that a lake no longer lists"),
+    "migrate": ("pixy.cli.pipeline_migrate", "make a lake of format 1 a Delta table"),
     "replay": ("pixy.cli.pipeline_replay", "write records of a lake to a topic"),
-    "verify": ("pixy.cli.pipeline_verify", "check a lake: manifests against files against checksums"),
+    "verify": ("pixy.cli.pipeline_verify", "check a lake: history against files against checksums"),
     "scan": ("pixy.cli.pipeline_scan", "count records by the headers of their batches"),
     "audit": ("pixy.cli.pipeline_audit", "report what was lost, duplicated or late"),
+    "audit-table": (
+        "pixy.cli.pipeline_audit_table",
+        "report what a table of another program lacks, has twice or had late",
+    ),
 }
 """Module and help line of each command.
 
 A module has ``add_parser(subparsers)``; the parser sets ``run``, a function of the parsed arguments that
 returns the exit code and raises PixyError for what it refuses."""
 
-_OF_THE_EXTRA = ("pyspark", "pyarrow", "xxhash", "py4j", "numpy", "pandas", "jinja2", "matplotlib")
+_OF_THE_EXTRA = (
+    "pyspark",
+    "pyarrow",
+    "deltalake",
+    "xxhash",
+    "py4j",
+    "numpy",
+    "pandas",
+    "jinja2",
+    "matplotlib",
+)
 
 EPILOG = """\
 exit codes:

@@ -12,7 +12,6 @@ from typing import Any
 from pixy.cli.importing import importing
 from pixy.cli.pipeline_common import (
     MAX_DIGITS,
-    add_delta_jars,
     add_topics,
     common_parser,
     console,
@@ -22,6 +21,7 @@ from pixy.cli.pipeline_common import (
     set_up_logging,
 )
 from pixy.config.durations import parse_duration
+from pixy.escaping import escaped
 
 DESCRIPTION = """\
 Write topics to a lake, each record exactly once for every reader. Run the same command again to continue;
@@ -42,7 +42,7 @@ def add_parser(commands: Any) -> None:
         "--lake",
         metavar="DIR",
         required=True,
-        help="folder or Hadoop URI of the lake; created if it does not exist",
+        help="folder or URI of the lake; created if it does not exist",
     )
     parser.add_argument(
         "--trigger",
@@ -57,15 +57,8 @@ def add_parser(commands: Any) -> None:
         metavar="start|end|TIME",
         type=parse_start,
         default="start",
-        help="where partitions begin that are new to the job; a time is ISO 8601 (UTC unless it names a zone) or milliseconds of the epoch (default: start)",
+        help="where topics begin that are new to the lake; a time is ISO 8601 (UTC unless it names a zone) or milliseconds of the epoch (default: start)",
     )
-    parser.add_argument(
-        "--format",
-        choices=("parquet", "delta"),
-        default=None,
-        help="delta: keep a Delta table over the same files, LAKE/data (default: the lake's format; parquet for a new lake)",
-    )
-    add_delta_jars(parser)
     _add_job_options(parser)
     parser.set_defaults(run=run)
 
@@ -73,9 +66,6 @@ def add_parser(commands: Any) -> None:
 def _add_job_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--job", default="", help="name of the job (default: derived from cluster and topics)"
-    )
-    parser.add_argument(
-        "--checkpoint", metavar="DIR", default="", help="folder of the checkpoint (default: within the lake)"
     )
     parser.add_argument(
         "--batch-records",
@@ -158,21 +148,6 @@ def parse_start(text: str) -> str | int:
     return text if text in ("start", "end") else parse_time(text)
 
 
-def _delta(args: argparse.Namespace) -> bool:
-    """Tell whether to keep a Delta table: the options ask for one, or the lake has one."""
-    from pixy.pipeline.archive.delta import has_table
-    from pixy.pipeline.errors import UsageError
-    from pixy.pipeline.lake.store import LocalStore, is_local, local_path
-
-    if args.format == "parquet" and args.delta_jars is not None:
-        raise UsageError("--delta-jars goes with --format delta")
-    if args.format is not None:
-        return bool(args.format == "delta")
-    return args.delta_jars is not None or (
-        is_local(args.lake) and has_table(LocalStore(local_path(args.lake)))
-    )
-
-
 def _job(args: argparse.Namespace) -> Any:
     from pixy.pipeline.archive.job import Job
     from pixy.pipeline.archive.subscription import Subscription, check_job_name
@@ -186,7 +161,6 @@ def _job(args: argparse.Namespace) -> Any:
         args.lake,
         subscription,
         check_job_name(args.job) if args.job else subscription.job_name(cluster),
-        checkpoint=args.checkpoint,
         interval=args.trigger,
         start=args.start,
         batch_records=args.batch_records,
@@ -194,7 +168,6 @@ def _job(args: argparse.Namespace) -> Any:
         read_committed=args.read_committed,
         skip_lost=args.on_data_loss == "skip",
         commit_as=args.commit_as,
-        delta=_delta(args),
     )
 
 
@@ -219,13 +192,12 @@ def run(args: argparse.Namespace) -> int:
             args.jars,
             args.conf,
             verbose=args.verbose,
-            delta=(args.delta_jars or "") if job.delta else None,
         )
         spark = opened.enter_context(session)
         now(f"archiving {job.subscription}: waiting for the first batch")
 
-        def on_batch(progress: Any, manifest: Any) -> None:
-            _show_progress(metrics, progress, manifest)
+        def on_batch(progress: Any, entry: Any) -> None:
+            _show_progress(metrics, progress, entry)
             now(f"archiving {job.subscription}: {progress.records:,} records so far")
 
         archive = Archive(spark, job, view, on_batch)
@@ -258,12 +230,18 @@ def _summary(job: Any, progress: Any, ended: str, seconds: float) -> dict[str, A
     }
 
 
-def _show_progress(metrics: Any, progress: Any, manifest: Any) -> None:
-    metrics.update(progress, manifest.published)
-    count = sum(each.stats.count for each in manifest.ranges)
+def _show_progress(metrics: Any, progress: Any, entry: Any) -> None:
+    metrics.update(progress, entry.published)
+    count = sum(each.stats.count for each in entry.ranges)
     lag = sum(progress.lag.values())
     console.print(
-        f"batch {manifest.batch}: {count:,} records in {progress.batch_seconds:.1f} s; {progress.records:,} "
+        f"batch {entry.batch}: {count:,} records in {progress.batch_seconds:.1f} s; {progress.records:,} "
         f"records, {progress.bytes / 1e6:,.1f} MB so far; {lag:,} behind",
         markup=False,
     )
+    for text in entry.events:
+        console.print(escaped(text), markup=False, soft_wrap=True)
+    for each in entry.ranges:
+        if each.skipped:
+            text = f"offsets {each.start} to {each.end - 1} of {each.topic}/{each.partition} are not archived: {each.skipped}"
+            console.print(escaped(text), markup=False, soft_wrap=True)

@@ -7,6 +7,7 @@ import re
 from typing import Any
 
 from pixy.cli.importing import importing
+from pixy.cli.pipeline_archive import parse_time
 from pixy.cli.pipeline_common import (
     EXIT_FOUND,
     EXIT_OK,
@@ -87,8 +88,38 @@ def add_parser(commands: Any) -> None:
         default=60_000,
         help="how long after its end a window may change without being called restated (default: 1m)",
     )
+    parser.add_argument(
+        "--late-after",
+        metavar="5m",
+        type=_millis,
+        default=0,
+        help="a message is late if it is archived, or still unread by a group, longer than this after its timestamp "
+        "(default: --window and --watermark together)",
+    )
+    _add_period(parser)
     _add_checks(parser)
     parser.set_defaults(run=run)
+
+
+def _add_period(parser: argparse.ArgumentParser) -> None:
+    period = parser.add_argument_group("period (default: everything); what is outside stays as --out has it")
+    period.add_argument(
+        "--from",
+        dest="since",
+        type=parse_time,
+        default=None,
+        metavar="T",
+        help="windows from this time on: ISO 8601 (UTC unless it names a zone), or milliseconds of the epoch",
+    )
+    period.add_argument(
+        "--until", type=parse_time, default=None, metavar="T", help="windows before this time"
+    )
+    period.add_argument(
+        "--incremental",
+        action="store_true",
+        help="only windows from the oldest message on that may have news since the earlier run; everything, if "
+        "there was none",
+    )
 
 
 def _add_checks(parser: argparse.ArgumentParser) -> None:
@@ -166,6 +197,10 @@ def run(args: argparse.Namespace) -> int:
     cluster, proxy = _cluster(args)
     if not args.lake and proxy is None:
         raise UsageError("give --lake, or --config for the cluster, or both: there is nothing to audit")
+    if args.incremental and (args.since, args.until) != (None, None):
+        raise UsageError("--incremental finds its period itself: leave out --from and --until")
+    if args.since is not None and args.until is not None and args.since >= args.until:
+        raise UsageError("--from is not before --until")
     for topic in args.topics:
         if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic):
             raise UsageError(f"--topics: {topic!r} is not a name of a topic")
@@ -216,6 +251,11 @@ def _audit(args: argparse.Namespace, cluster: str, proxy: Proxy | None) -> int:
         args.settle,
         args.sequences,
         args.contents,
+        args.late_after,
+        args.config,
+        args.since,
+        args.until,
+        args.incremental,
     )
     session = running("audit", args.master, args.jars, args.conf, verbose=args.verbose)
     with doing("starting Spark") as now, session as spark:
@@ -259,6 +299,22 @@ _GROUP = (
 )
 
 
+def _line(problem: dict[str, Any]) -> str:
+    """Say a problem in a line, and the next command in another."""
+    where = problem["topic"] + (f", group {problem['group']}" if problem["group"] else "")
+    parts = ", ".join(
+        f"partition {part['partition']} from {part['ranges'][0][0]:,}"
+        for part in problem["partitions"][:3]
+        if part["partition"] >= 0 and part["ranges"]
+    )
+    more = len(problem["partitions"]) - 3
+    text = f"{problem['title']}: {problem['offsets']:,} offsets" if problem["offsets"] else problem["title"]
+    text += "".join(
+        f", {each}" for each in (where, parts, f"and {more} more partitions" if more > 0 else "") if each
+    )
+    return text + (f"\n    next: {problem['next'][0]['command']}" if problem["next"] else "")
+
+
 def _short(summary: dict[str, Any], files: list[str]) -> dict[str, Any]:
     """Shorten the summary for a terminal."""
     windows = summary["windows"]
@@ -271,5 +327,6 @@ def _short(summary: dict[str, Any], files: list[str]) -> dict[str, Any]:
         "topics": [{name: row[name] for name in _TOPIC} for row in summary["topics"]],
         "groups": [{name: row[name] for name in _GROUP} for row in summary["groups"]],
         "found": summary["found"],
+        "wrong": [_line(problem) for problem in summary["problems"]],
         "report": next(path for path in files if path.endswith(".html")),
     }

@@ -101,6 +101,35 @@ def add_topics(parser: argparse.ArgumentParser, verb: str, dialect: str) -> None
     )
 
 
+def add_keys(parser: argparse._ArgumentGroup) -> None:
+    """Add the options that choose records by their keys."""
+    parser.add_argument(
+        "--key", action="append", default=[], type=_key, help="records with this key; may be repeated"
+    )
+    parser.add_argument(
+        "--key-hex",
+        action="append",
+        default=[],
+        type=_hex,
+        metavar="HEX",
+        help="the same for a binary key, in hex",
+    )
+
+
+def _key(text: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise argparse.ArgumentTypeError("it is not UTF-8: --key-hex takes any bytes") from None
+
+
+def _hex(text: str) -> bytes:
+    try:
+        return bytes.fromhex(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not hexadecimal") from None
+
+
 def add_delta_jars(parser: argparse.ArgumentParser) -> None:
     """Add the option that names Delta Lake's jars."""
     parser.add_argument(
@@ -241,6 +270,7 @@ __all__ = [
     "MAX_DIGITS",
     "MAX_PARTITION",
     "add_delta_jars",
+    "add_keys",
     "add_topics",
     "common_parser",
     "console",

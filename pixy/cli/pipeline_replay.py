@@ -12,6 +12,7 @@ from pixy.cli.pipeline_archive import parse_time
 from pixy.cli.pipeline_common import (
     MAX_DIGITS,
     MAX_PARTITION,
+    add_keys,
     common_parser,
     console,
     doing,
@@ -36,10 +37,14 @@ def add_parser(commands: Any) -> None:
         help="write records of a lake to a topic",
         description=DESCRIPTION,
     )
-    parser.add_argument(
-        "--lake", metavar="DIR", required=True, help="folder of the lake, or a URI that pyarrow can read"
-    )
+    parser.add_argument("--lake", metavar="DIR", required=True, help="folder or URI of the lake")
     parser.add_argument("--topic", required=True, help="topic in the lake")
+    parser.add_argument(
+        "--topic-id",
+        default="",
+        metavar="ID",
+        help="Kafka's id of an earlier topic of that name, as the lake has it, whose records to write",
+    )
     parser.add_argument("--to", required=True, metavar="TOPIC", help="topic to write to")
     _add_selection(parser)
     _add_options(parser)
@@ -67,17 +72,7 @@ def _add_selection(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--partitions", type=_partitions, default=frozenset(), metavar="P,P", help="these partitions"
     )
-    which.add_argument(
-        "--key", action="append", default=[], type=_key, help="records with this key; may be repeated"
-    )
-    which.add_argument(
-        "--key-hex",
-        action="append",
-        default=[],
-        type=_hex,
-        metavar="HEX",
-        help="the same for a binary key, in hex",
-    )
+    add_keys(which)
     which.add_argument(
         "--where",
         default="",
@@ -172,20 +167,6 @@ def _rate(text: str) -> int:
     return int(text)
 
 
-def _key(text: str) -> bytes:
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        raise argparse.ArgumentTypeError("it is not UTF-8: --key-hex takes any bytes") from None
-
-
-def _hex(text: str) -> bytes:
-    try:
-        return bytes.fromhex(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not hexadecimal") from None
-
-
 def _group(text: str) -> tuple[str, str]:
     old, _, new = text.partition("=")
     return old, new or old
@@ -197,12 +178,12 @@ def run(args: argparse.Namespace) -> int:
     with importing():
         from pixy.kafka import settings
         from pixy.kafka.blocking import ClusterView
-        from pixy.pipeline.lake import Lake, reading_store
+        from pixy.pipeline.lake import Lake
         from pixy.pipeline.replay.job import ReplayJob
         from pixy.pipeline.replay.state import ReplayState
 
     _, proxy = load_cluster(args)
-    lake = Lake.open(args.lake, reading_store(args.lake))
+    lake = Lake.open(args.lake)
     request = _request(args)
     state = ReplayState(args.state or f"replays/{request.name(lake.identity.id)}")
     job = ReplayJob(
@@ -245,6 +226,7 @@ def _request(args: argparse.Namespace) -> Any:
         now_if_missing=args.missing_timestamps == "now",
         max_rate=args.max_rate,
         groups=tuple(args.group),
+        topic_id=args.topic_id,
     )
 
 
@@ -267,6 +249,7 @@ def _dry_run_summary(args: argparse.Namespace, result: Any) -> dict[str, Any]:
         "to": args.to,
         "ended": result.ended,
         "records": sum(result.selected.values()),
+        **result.removed,
         "partitions": [{"partition": number, "records": count} for number, count in result.selected.items()],
     }
 
@@ -280,6 +263,7 @@ def _summary(args: argparse.Namespace, result: Any, seconds: float, folder: Any)
         "records": done.records,
         "written_before": done.skipped,
         "found_in_topic": done.found,
+        **result.removed,
         "seconds": round(seconds, 3),
         "records_per_second": round(done.records / seconds, 1) if seconds else 0.0,
         "state": str(folder),
@@ -296,6 +280,6 @@ def _finder(args: argparse.Namespace) -> Any:
         session = running("replay", args.master, args.jars, args.conf, verbose=args.verbose)
         with doing("starting Spark") as now, session as spark:
             now(f"finding the records of --where in {len(files):,} files")
-            return by_spark(spark, files, where)
+            yield from by_spark(spark, files, where)
 
     return find

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 from typing import Any
 
@@ -14,13 +15,15 @@ from pixy.cli.pipeline_common import (
     EXIT_OK,
     common_parser,
     console,
+    doing,
     report,
     set_up_logging,
 )
 
 DESCRIPTION = """\
-Check a lake: the log's chain of digests, every file against its manifest, every record against the
-checksums. Needs neither Spark nor Kafka, and changes nothing. Exit code 3 means damage.
+Check a lake: the chain of digests, every file against the table, every record against the checksums. Changes nothing and
+needs no Kafka; with --master Spark's executors read the files, otherwise processes of this machine. Exit code 3 means
+damage.
 """
 
 
@@ -28,16 +31,16 @@ def add_parser(commands: Any) -> None:
     """Add the command to the subparsers."""
     parser = commands.add_parser(
         "verify",
-        parents=[common_parser(cluster=False, spark=False)],
-        help="check a lake: manifests against files against checksums",
+        parents=[common_parser(cluster=False, spark=True)],
+        help="check a lake: history against files against checksums",
         description=DESCRIPTION,
     )
-    parser.add_argument(
-        "--lake", metavar="DIR", required=True, help="folder of the lake, or a URI that pyarrow can read"
-    )
+    parser.add_argument("--lake", metavar="DIR", required=True, help="folder or URI of the lake")
     parser.add_argument("--topic", default=None, help="check the files of this topic only")
     parser.add_argument(
-        "--shallow", action="store_true", help="check only the log and the files' sizes, do not read records"
+        "--shallow",
+        action="store_true",
+        help="check only the history and the files' sizes, do not read records",
     )
     parser.add_argument(
         "--processes",
@@ -54,10 +57,26 @@ def run(args: argparse.Namespace) -> int:
     set_up_logging(args)
     with importing():
         from pixy.pipeline.lake import Lake
-        from pixy.pipeline.lake.arrow_store import reading_store
-        from pixy.pipeline.lake.verify import verify
+        from pixy.pipeline.lake.verify import in_processes, verify
 
-    lake = Lake.open(args.lake, reading_store(args.lake))
+    lake = Lake.open(args.lake)
+    with contextlib.ExitStack() as opened:
+        if args.master:
+            with importing():
+                from pixy.pipeline.spark.session import running
+                from pixy.pipeline.spark.tasks import on_executors
+
+            now = opened.enter_context(doing("starting Spark"))
+            session = running(f"verify {args.lake}", args.master, args.jars, args.conf, verbose=args.verbose)
+            runner = on_executors(opened.enter_context(session))
+            now(f"verifying {args.lake}")
+            verdict = verify(lake, records=not args.shallow, topic=args.topic, run=runner)
+        else:
+            verdict = _with_progress(args, lake, in_processes(args.processes), verify)
+    return _report(args, verdict)
+
+
+def _with_progress(args: argparse.Namespace, lake: Any, runner: Any, verify: Any) -> Any:
     with Progress(
         TextColumn("verifying"),
         BarColumn(),
@@ -68,24 +87,28 @@ def run(args: argparse.Namespace) -> int:
         disable=not console.is_interactive,
     ) as progress:
         task = progress.add_task("", total=None)
-        verdict = verify(
+        return verify(
             lake,
             records=not args.shallow,
             topic=args.topic,
-            processes=args.processes,
+            run=runner,
             on_progress=lambda done, total: progress.update(task, completed=done, total=total),
         )
+
+
+def _report(args: argparse.Namespace, verdict: Any) -> int:
     return report(
         args,
         {
             "lake": args.lake,
-            "manifests": verdict.manifests,
+            "entries": verdict.entries,
             "files": verdict.files,
             "records": verdict.records,
             "bytes": verdict.bytes,
+            **verdict.removed,
             "unlisted": len(verdict.unlisted),
             "problems": verdict.problems,
-            "verdict": "damaged" if verdict.problems else "as the manifests say",
+            "verdict": "damaged" if verdict.problems else "as archived",
         },
         EXIT_FOUND if verdict.problems else EXIT_OK,
     )

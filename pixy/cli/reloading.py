@@ -28,14 +28,15 @@ _APPLIED = ("rules", "limits", "auth.groups", "logging")
 """Keys whose changes are applied."""
 _GENERATED = "client_id"
 _TRIES = 5
+"""Attempts at reading files that somebody is writing."""
 _PAUSE = 0.2
-"""Seconds between two of them, of reading files that somebody is writing."""
+"""Seconds between two attempts."""
 
 Fingerprint = tuple[tuple[int, int, int] | None, ...]
 
 
 def values_of(app: App) -> dict[str, Any]:
-    """Every value of a configuration by its key, in a form that later changes of ``app`` do not reach."""
+    """Return every value of a configuration by its key, in a form that later changes of ``app`` do not reach."""
     return {
         f"{path}{field.name}": repr(getattr(section, field.name))
         for section, path in sections(app)
@@ -45,7 +46,12 @@ def values_of(app: App) -> dict[str, Any]:
 
 
 def changed_keys(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
-    """The keys whose changes need a restart. A generated client id is another one each time."""
+    """Return the keys whose changes need a restart. A generated client id is another one each time.
+
+    Args:
+        before: as returned by :func:`values_of`.
+        after: likewise, of the configuration as it is now.
+    """
     return sorted(
         key
         for key in before.keys() | after.keys()

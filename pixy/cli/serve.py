@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pixy.cli import flags as command_line
 from pixy.cli.leftovers import Leftovers
@@ -34,6 +34,9 @@ from pixy.engine.service import ListenerSpec
 from pixy.errors import ConfigError, PixyError, StartError, in_words
 from pixy.escaping import escaped
 from pixy.kafka.errors import OUT_OF_BROKERS
+
+if TYPE_CHECKING:
+    from pixy.api.siblings import WorkerSockets
 
 logger = logging.getLogger("pixy")
 
@@ -73,10 +76,7 @@ def run(args: Sequence[str]) -> int:
     if problem := tls_problem(app.tls) or listener_problem(app) or log_problem(app):
         _complain(f"Failed to start service: err=({problem})")
         return EXIT_FAILED_TO_START
-    # The loop shares the GIL with librdkafka's callback threads; a shorter interval lets them
-    # alternate sooner. Too short a one costs much where many wait (see docs/performance.md).
-    sys.setswitchinterval(_SWITCH_INTERVAL)
-    _tune_collector()
+    tune_process()
     if problem := too_few(allow_open_files()):
         _complain(f"Failed to start service: err=({problem})")
         return EXIT_FAILED_TO_START
@@ -85,8 +85,9 @@ def run(args: Sequence[str]) -> int:
     reloader = Reloader(
         app, lambda: command_line.parse(args)[1], options.config or os.environ.get(CONFIG, "")
     )
+    hosted = app.server.front == "envoy"
     try:
-        sandboxes = _sandboxes(app, bool(options.sandbox))
+        sandboxes = make_sandboxes(app, bool(options.sandbox) and not hosted)
     except StartError as error:
         _complain(f"Failed to start service: err=({error})")
         return EXIT_FAILED_TO_START
@@ -95,7 +96,10 @@ def run(args: Sequence[str]) -> int:
     for note in start_notes(app):
         _complain(f"kafka-pixy: {note}")
     try:
-        code = _logged(app, options, reloader)
+        if hosted or app.server.processes > 1:
+            code = _supervised(app, options, args)
+        else:
+            code = _logged(app, options, reloader)
     except StartError as error:
         # Here, because now the log is written: this is the last line.
         hint = f": {_NO_BROKER}" if OUT_OF_BROKERS in str(error) else ""
@@ -106,6 +110,22 @@ def run(args: Sequence[str]) -> int:
         code = EXIT_FAILED_TO_START
     del sandboxes
     return code
+
+
+def _supervised(app: App, options: argparse.Namespace, args: Sequence[str]) -> int:
+    """Run the daemon within Envoy, or as workers; return the exit code. The log is written there."""
+    pid_file = PidFile(options.pidFile)
+    pid_file.check()
+    try:
+        if app.server.front == "envoy":
+            from pixy.cli.envoy.supervisor import Supervisor
+
+            return asyncio.run(Supervisor(app, args, pid_file).run())
+        from pixy.cli.workers.supervisor import supervise
+
+        return supervise(app, args, pid_file)
+    finally:
+        pid_file.remove()
 
 
 def _logged(app: App, options: argparse.Namespace, reloader: Reloader) -> int:
@@ -130,7 +150,7 @@ def _logged(app: App, options: argparse.Namespace, reloader: Reloader) -> int:
                 wait_for_kafka=bool(options.waitForKafka),
                 pid_file=pid_file,
             )
-            return _run_loop(daemon.run)
+            return run_loop(daemon.run)
         except (PixyError, OSError, ValueError) as error:
             logger.error("failed to start: %s", _why(error), extra={ON_STDERR: True})
             raise
@@ -147,19 +167,24 @@ def _complain(text: str) -> None:
         print(escaped(text), file=sys.stderr, flush=True)
 
 
-def _tune_collector() -> None:
-    """Run the cycle collector less often, and never over the objects of start-up.
+def tune_process() -> None:
+    """Let threads alternate sooner; run the cycle collector less often, and never over the objects of start-up.
+
+    The loop shares the GIL with librdkafka's callback threads; a shorter interval lets them alternate sooner. Too short a one costs
+    much where many wait (see docs/performance.md).
 
     A batch of 100 records is some 300 objects that live until Kafka has answered. With Python's default
     threshold of 700, the collector scanned all records in flight again and again: a record cost 5.8
     microseconds of the loop, 4.3 with this threshold, 4.0 with no collector (REST, 100 records a request).
     """
+    sys.setswitchinterval(_SWITCH_INTERVAL)
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_COLLECT_AFTER)
 
 
-def _run_loop(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
+def run_loop(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
+    """Run a coroutine in the fastest loop that there is; return its result."""
     runner: Any
     try:
         # 15 % more synchronous produces a second than asyncio's own loop (docs/performance.md).
@@ -173,7 +198,7 @@ def _run_loop(main: Callable[[], Coroutine[Any, Any, int]]) -> int:
         daemon.close()  # without files there is no loop, and nobody has begun it
 
 
-def _sandboxes(app: App, wanted: bool) -> list[object]:
+def make_sandboxes(app: App, wanted: bool) -> list[object]:
     """Start a stand-in for each cluster, and name it as the cluster's broker. They live as long as the list."""
     if not wanted:
         return []
@@ -187,11 +212,17 @@ def _sandboxes(app: App, wanted: bool) -> list[object]:
     return made
 
 
-def listeners(engine: Engine, app: App) -> list[ListenerSpec]:
-    """List the configured API servers."""
+def listeners(engine: Engine, app: App, siblings: WorkerSockets | None = None) -> list[ListenerSpec]:
+    """List the configured API servers.
+
+    Args:
+        engine: answers requests.
+        app: the configuration.
+        siblings: the other processes that serve the same addresses; None: it is alone.
+    """
     from pixy.api.edge.edge import Edge
 
-    edge = Edge(app, engine.access_log)
+    edge = Edge(app, engine.access_log, engine.meter, None if siblings is None else siblings.worker)
     specs: list[ListenerSpec] = []
     if app.grpc_addr:
         from pixy.api.grpc.server import GrpcServer
@@ -200,9 +231,20 @@ def listeners(engine: Engine, app: App) -> list[ListenerSpec]:
     from pixy.api.rest.server import RestServer, RestV1Server
     from pixy.api.restv1.app import RestV1
 
-    rest_v1 = RestV1(engine, edge.proxies)
+    if siblings is None:
+        rest_v1 = RestV1(engine, edge.proxies)
+    else:
+        from pixy.api.rest.internal import WorkerServer
+        from pixy.api.restv1.workers import with_workers
+
+        specs.insert(0, (WorkerServer, (engine, siblings, edge), "workers"))
+        rest_v1 = RestV1(engine, edge.proxies, with_workers(siblings))
     if app.rest.addr:
         specs.append((RestV1Server, (engine, app.rest.addr, rest_v1, edge), "rest-v1"))
+    if app.admin_addr:
+        from pixy.api.admin.server import AdminServer
+
+        specs.append((AdminServer, (engine, app.admin_addr, edge, siblings), "admin"))
     # TCP last: when it answers, everything does.
     for address, name in ((app.unix_addr, "rest-unix"), (app.tcp_addr, "rest")):
         if address:
@@ -211,7 +253,7 @@ def listeners(engine: Engine, app: App) -> list[ListenerSpec]:
 
 
 def _has_terminal() -> bool:
-    """Whether a person started the daemon: its standard input is a terminal."""
+    """Return whether a person started the daemon: its standard input is a terminal."""
     try:
         return sys.stdin is not None and sys.stdin.isatty()
     except ValueError:  # closed
@@ -250,22 +292,36 @@ class Daemon:
         self._pid_file = pid_file or PidFile("")
         self._leftovers = Leftovers(self._pid_file, app.unix_addr)
 
+    def on_signal(self, number: int, call: Callable[..., None], *args: object) -> None:
+        """Call a function on a signal from now on."""
+        asyncio.get_running_loop().add_signal_handler(number, call, *args)
+
+    def engine(self) -> Engine:
+        """Make the engine."""
+        return Engine(self._app)
+
+    def listeners(self, engine: Engine) -> list[ListenerSpec]:
+        """List the configured API servers."""
+        return listeners(engine, self._app)
+
+    async def serves(self, engine: Engine) -> None:
+        """Note that all listeners serve."""
+
     async def run(self) -> int:
         """Start, wait for a signal or a failure, drain, stop; return the exit code."""
-        loop = asyncio.get_running_loop()
         for number in _SIGNALS:
-            loop.add_signal_handler(number, self._signal, number)
+            self.on_signal(number, self._signal, number)
         if self._announce and _has_terminal():
             # A sandbox that was tried out does not outlive its terminal, and hold its ports.
-            loop.add_signal_handler(signal.SIGHUP, self._signal, signal.SIGHUP)
+            self.on_signal(signal.SIGHUP, self._signal, signal.SIGHUP)
         else:
-            loop.add_signal_handler(signal.SIGHUP, self._reloader.request)
-        loop.add_signal_handler(signal.SIGUSR1, logger.warning, "dump (SIGUSR1): waiting for Kafka")
+            self.on_signal(signal.SIGHUP, self._reloader.request)
+        self.on_signal(signal.SIGUSR1, logger.warning, "dump (SIGUSR1): waiting for Kafka")
         if self._wait_for_kafka and not await kafka_answers(self._app.proxies, self._signalled):
             return EXIT_OK
-        engine = Engine(self._app)
-        loop.add_signal_handler(signal.SIGUSR1, self._dump, engine)
-        await engine.start(listeners(engine, self._app))
+        engine = self.engine()
+        self.on_signal(signal.SIGUSR1, self._dump, engine)
+        await engine.start(self.listeners(engine))
         self._leftovers.made()
         try:
             self._pid_file.write()
@@ -275,6 +331,7 @@ class Daemon:
         if self._announce:
             with contextlib.suppress(OSError):  # as with a log that nobody reads: it serves all the same
                 greet(self._app)
+        await self.serves(engine)
         return await self._serve(engine)
 
     async def _serve(self, engine: Engine) -> int:

@@ -26,7 +26,12 @@ def start_problem(app: App) -> str:
 
 def listener_problem(app: App) -> str:
     """Describe the first address that a listener cannot have; empty if there is none."""
-    addresses = {"grpc_addr": app.grpc_addr, "tcp_addr": app.tcp_addr, "rest.addr": app.rest.addr}
+    addresses = {
+        "grpc_addr": app.grpc_addr,
+        "tcp_addr": app.tcp_addr,
+        "rest.addr": app.rest.addr,
+        "admin_addr": app.admin_addr,
+    }
     for key, address in addresses.items():
         if not address or (":" not in address and key != "grpc_addr"):  # the others may be paths
             continue
@@ -49,7 +54,7 @@ def _shared_address(addresses: dict[str, str]) -> str:
 
 
 def _meet(one: str, other: str) -> bool:
-    """Whether two listeners cannot both have their addresses. What a resolver would have to say is not looked at."""
+    """Return whether two listeners cannot both have their addresses. What a resolver would have to say is not looked at."""
     if ":" not in one or ":" not in other:
         return one == other
     try:

@@ -150,7 +150,12 @@ def _output() -> _Output | None:
 
 
 def failed(error: OSError, args: list[str]) -> int:
-    """Say why standard output failed, unless its reader has gone, who knows; return the exit code."""
+    """Say why standard output failed, unless its reader has gone, who knows; return the exit code.
+
+    Args:
+        error: what writing to it raised.
+        args: the command line; its first word names the command in the message.
+    """
     if isinstance(error, BrokenPipeError):
         return EXIT_BROKEN_PIPE
     name = " ".join(["kafka-pixy", *(each for each in args[:1] if each.isalpha())])

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import signal
+import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from actors import Timeout
 from pixy.cli.open_files import allow_open_files, too_few
-from pixy.cli.streams import failed, remark, stuck
+from pixy.cli.streams import remark, stuck
+from pixy.cli.tap_capture import read_capture
+from pixy.cli.tap_dump import open_dump, why_ended
 from pixy.cli.tap_flags import make_config, make_parser
 from pixy.errors import ConfigError, StartError
-from pixy.tap.config import TapConfig, parse_address, show_address
-from pixy.tap.printer import JsonPrinter, Show, TablePrinter
+from pixy.tap.config import Address, TapConfig, parse_address, show_address
+from pixy.tap.dump_actor import DumpTarget
+from pixy.tap.dump_filter import parse_filter
+from pixy.tap.messages import ViewName
+from pixy.tap.printer import JsonOutput, JsonPrinter, Show, TablePrinter
 from pixy.tap.service import TapService
 
 EXIT_FAILED_TO_START = 1
@@ -23,6 +31,9 @@ EXIT_BROKEN = 4
 _SWITCH_INTERVAL = (
     0.0002  # seconds: the loop, which forwards, must soon get the GIL back from the observer's thread
 )
+
+_RESOLVE_TIMEOUT = 2.0
+"""Seconds for which the first table waits for the brokers' names; connections are served meanwhile."""
 
 
 def run(argv: Sequence[str]) -> int:
@@ -40,13 +51,21 @@ def run(argv: Sequence[str]) -> int:
     try:
         config = make_config(args)
         http = parse_address(args.metrics) if args.metrics else None
+        wanted = parse_filter(args.filter)
     except ConfigError as error:
         print(f"kafka-pixy tap: {error}", file=sys.stderr)
         return EXIT_USAGE
-    sys.setswitchinterval(_SWITCH_INTERVAL)
-    output = args.output or ("table" if sys.stdout.isatty() else "json")
+    output = args.output or ("none" if args.dump == "-" else "table" if sys.stdout.isatty() else "json")
     try:
-        return int(_runner().run(_Program(config, http, output, args).run()))
+        dump = open_dump(args, wanted, config.bounds, _dump_ended)
+    except StartError as error:
+        print(f"kafka-pixy tap: {error}", file=sys.stderr)
+        return EXIT_FAILED_TO_START
+    if args.pcap:
+        return read_capture(args.pcap, config, output, dump)
+    sys.setswitchinterval(_SWITCH_INTERVAL)
+    try:
+        return int(_runner().run(_Program(config, http, output, args, dump).run()))
     except KeyboardInterrupt:
         return 130
     finally:
@@ -75,28 +94,64 @@ def _listening(service: TapService) -> list[str]:
     return [f"{show_address(address)} -> {show_address(broker)}" for address, broker in service.listening]
 
 
+async def _unknown_hosts(brokers: Sequence[Address]) -> list[str]:
+    """Describe the brokers whose names do not resolve: a line each. The tap asks again for each connection."""
+    loop = asyncio.get_running_loop()
+
+    async def problem(broker: Address) -> str:
+        try:
+            async with asyncio.timeout(_RESOLVE_TIMEOUT):
+                await loop.getaddrinfo(*broker, type=socket.SOCK_STREAM)
+        except socket.gaierror as error:
+            why = (error.strerror or str(error)).lower()
+            return (
+                f"kafka-pixy tap: --broker {show_address(broker)}: the name does not resolve ({why}); "
+                "connections fail until it does"
+            )
+        except (OSError, TimeoutError):  # connections will say so
+            pass
+        return ""
+
+    found = await asyncio.gather(*map(problem, brokers))
+    return [each for each in found if each]
+
+
+def _dump_ended(error: Exception) -> None:
+    """Say that the dump has ended before the tap."""
+    if isinstance(error, BrokenPipeError):
+        stuck()
+    remark(f"kafka-pixy tap: the dump has ended: {why_ended(error)}; the tap goes on without it")
+
+
 class _Program:
-    def __init__(self, config: TapConfig, http: Any, output: str, args: argparse.Namespace) -> None:
+    def __init__(
+        self, config: TapConfig, http: Any, output: str, args: argparse.Namespace, dump: DumpTarget | None
+    ) -> None:
         self._config, self._http, self._output, self._args = config, http, output, args
+        self._dump = dump
         self._stop = asyncio.Event()
         self._printer: Any = None
-        self._code = 0
+        self._reloading: asyncio.Task[None] | None = None
+        self._shown = output != "none"
+        self._unknown: list[str] = []
+        """What to know about brokers whose names do not resolve."""
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stop.set)
-        service = TapService(self._config, http=self._http)
+        service = TapService(self._config, http=self._http, dump=self._dump)
+        if self._config.tls is not None or self._config.broker_tls is not None:
+            loop.add_signal_handler(signal.SIGHUP, self._on_hangup, service)
         if self._output == "json":
-            self._printer = service.system.spawn(
-                JsonPrinter, lambda error: loop.call_soon_threadsafe(self._broken, error), name="json"
-            )
-            service.add_output(self._printer.notify)
+            self._printer = service.system.spawn(JsonPrinter, self._on_broken(loop), name="json")
+            service.add_output(JsonOutput(self._printer))
         try:
             await service.start()
         except StartError as error:
             remark(f"kafka-pixy tap: {error}")
             return EXIT_FAILED_TO_START
+        self._unknown = await _unknown_hosts(self._config.brokers)
         self._announce(service)
         views = asyncio.create_task(self._views(service))
         failed = asyncio.create_task(service.failed())
@@ -111,13 +166,36 @@ class _Program:
         for task in (views, failed, stopped):
             task.cancel()
         await service.stop()
-        return code or self._code
+        return code
+
+    def _on_hangup(self, service: TapService) -> None:
+        if self._reloading is None or self._reloading.done():
+            self._reloading = asyncio.create_task(self._reload(service))
+
+    async def _reload(self, service: TapService) -> None:
+        try:
+            await service.reload_certificates()
+        except StartError as error:
+            remark(f"kafka-pixy tap: the earlier certificates stay in use: {error}")
+        else:
+            remark("kafka-pixy tap: new connections use the certificates read now")
+
+    def _on_broken(self, loop: asyncio.AbstractEventLoop) -> Callable[[Exception], None]:
+        def broken(error: Exception) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended: nobody is left to tell
+                loop.call_soon_threadsafe(self._broken, error)
+
+        return broken
 
     def _broken(self, error: Exception) -> None:
+        """Go on without output: clients depend on the tap, and nobody can be made to read."""
         stuck()
-        if not isinstance(error, BrokenPipeError):  # the reader has gone (`| head`): that is no failure
-            self._code = failed(OSError(*error.args), ["tap"])
-        self._stop.set()
+        self._shown = False
+        if self._stop.is_set():
+            return
+        gone = isinstance(error, BrokenPipeError)
+        why = "nobody reads it any more" if gone else getattr(error, "strerror", None) or str(error)
+        remark(f"kafka-pixy tap: standard output: {why}; the tap goes on without it (Ctrl-C ends it)")
 
     def _announce(self, service: TapService) -> None:
         for text in [*_listening(service), *self._notes(service)]:
@@ -129,23 +207,30 @@ class _Program:
             notes.append(
                 "note: without --rewrite, clients connect to the addresses that the brokers advertise"
             )
-        return notes
+        return [*self._unknown, *notes]
 
     async def _views(self, service: TapService) -> None:
         if self._output == "table":
             self._printer = service.system.spawn(
-                TablePrinter, _listening(service), self._notes(service), name="table"
+                TablePrinter,
+                _listening(service),
+                self._notes(service),
+                self._on_broken(asyncio.get_running_loop()),
+                name="table",
             )
-        interval = self._args.interval
-        while True:
-            if self._output == "table":
-                self._printer.notify(Show(await service.ask("table")))
-            elif self._output == "json" and interval:
-                await asyncio.sleep(interval)
-                found = await service.ask("snapshot")
-                self._printer.notify({"time": found["time"], "event": "snapshot", **found})
-                continue
-            await asyncio.sleep(interval or 1.0)
+        view: ViewName = "table" if self._output == "table" else "snapshot"
+        interval = self._args.interval or (1.0 if self._output == "table" else 0.0)
+        if not self._printer or not interval:
+            await self._stop.wait()
+            return
+        if self._output == "json":
+            await asyncio.sleep(interval)
+        while self._shown:
+            # Wait until it is shown: a terminal that takes nothing holds one snapshot and no more.
+            with contextlib.suppress(Timeout):  # the observer is behind: the next one may be in time
+                await self._printer.ask(Show(await service.ask(view)), block=False)
+            await asyncio.sleep(interval)
+        await self._stop.wait()
 
 
 __all__ = ["run"]

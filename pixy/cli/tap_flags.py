@@ -9,8 +9,9 @@ from typing import Final
 
 from pixy import __version__
 from pixy.cli.arguments import Parser
+from pixy.config.model import Tls
 from pixy.errors import ConfigError
-from pixy.tap.config import KAFKA_PORT, Bounds, TapConfig, parse_address, parse_ports
+from pixy.tap.config import KAFKA_PORT, Bounds, BrokerTls, TapConfig, parse_address, parse_ports
 
 _DESCRIPTION: Final = """\
 A TCP proxy for Kafka's protocol that forwards every byte and shows, from the
@@ -29,7 +30,16 @@ examples:
   kafka-pixy tap --broker kafka1:9092 --rewrite --output none \\
       --metrics 0.0.0.0:9464
       GET /metrics, /groups, /groups/NAME, /timeline, /clients, /connections,
-      /topics, /healthz
+      /topics, /latency, /errors, /talkers, /slow, /findings, /healthz
+
+  kafka-pixy tap --broker kafka1:9093 --rewrite --broker-tls-ca ca.pem \\
+      --tls-cert tap.pem --tls-key tap.key --advertise tap.example.com
+      TLS ends at the tap and begins again behind it
+  kafka-pixy tap --broker kafka1:9092 --rewrite --dump - \\
+      --filter 'group=bill*,api=OffsetCommit' | jq .body
+  kafka-pixy tap --broker kafka1:9092 --rewrite --dump orders.pcapng \\
+      --filter topic=orders
+      for Wireshark and tshark
 
 Without --rewrite the tap changes no byte: use this where clients reach each
 broker through the tap anyway. With --rewrite it changes Metadata,
@@ -50,7 +60,9 @@ _LIMITS: Final = {
     "capture": "bytes of a captured frame",
     "backlog": "bytes of captured frames that wait for the observer",
     "rewrite": "bytes of a response in which addresses are rewritten",
+    "dump": "bytes of the dump, which then ends",
     "heads": "partitions read in one Produce or Fetch",
+    "decoded": "small requests that change no group, decoded a second; the others are counted",
 }
 
 
@@ -64,8 +76,12 @@ def make_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_forwarding(parser)
+    _add_tls(parser)
     _add_output(parser)
+    _add_dump(parser)
     _add_timeouts(parser)
+    _add_slow(parser)
+    _add_verify(parser)
     _add_limits(parser)
     parser.add_argument("--version", action="version", version=f"kafka-pixy {__version__}")
     return parser
@@ -80,6 +96,11 @@ def _add_forwarding(parser: argparse.ArgumentParser) -> None:
         "--sandbox",
         action="store_true",
         help="forward to a built-in, in-memory stand-in for Kafka",
+    )
+    where.add_argument(
+        "--pcap",
+        metavar="FILE",
+        help="read a capture (pcap, pcapng; - for stdin) instead of forwarding, show what it holds, and end",
     )
     parser.add_argument(
         "--listen",
@@ -103,6 +124,22 @@ def _add_forwarding(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_tls(parser: argparse.ArgumentParser) -> None:
+    tls = parser.add_argument_group("TLS (PEM files, read again on SIGHUP; SASL passes through)")
+    for name, text in (
+        ("tls-cert", "accept clients by TLS, with this certificate"),
+        ("tls-key", "its key"),
+        ("client-ca", "require a certificate of these authorities from clients"),
+        ("broker-tls-ca", "connect to brokers by TLS, with the authorities in this file"),
+        ("broker-tls-cert", "connect to brokers by TLS, with this certificate of the tap's"),
+        ("broker-tls-key", "its key (default: in the certificate's file)"),
+    ):
+        tls.add_argument(f"--{name}", metavar="FILE", default="", help=text)
+    tls.add_argument(
+        "--broker-tls", action="store_true", help="connect to brokers by TLS, with the system's authorities"
+    )
+
+
 def _add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output",
@@ -123,6 +160,27 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_dump(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--dump",
+        metavar="FILE",
+        default="",
+        help="write each request and response, decoded, as JSON lines, or to FILE.pcapng as packets; - for stdout",
+    )
+    parser.add_argument(
+        "--dump-format",
+        choices=("json", "pcapng"),
+        help="format of the dump (default: pcapng if FILE ends so, else json)",
+    )
+    parser.add_argument(
+        "--filter",
+        metavar="KEY=VALUE[,...]",
+        action="append",
+        default=[],
+        help="dump only what matches each key given: group, topic, client (id), api; * and ? in values; of one key, any value",
+    )
+
+
 def _add_timeouts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--connect-timeout",
@@ -137,6 +195,28 @@ def _add_timeouts(parser: argparse.ArgumentParser) -> None:
         type=_seconds,
         default=45.0,
         help="session timeout of KIP-848 groups, a broker setting that is not transmitted (default %(default)g, as in Kafka)",
+    )
+
+
+def _add_slow(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--slow",
+        metavar="SECONDS",
+        type=_seconds,
+        default=1.0,
+        help="report responses that take longer, beyond the time that a Fetch may wait (default %(default)g)",
+    )
+
+
+def _add_verify(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--verify",
+        metavar="SECONDS",
+        type=_seconds,
+        nargs="?",
+        const=10.0,
+        default=0.0,
+        help="ask the brokers for ends and committed offsets, every 10 s or as given, and correct what the traffic told",
     )
 
 
@@ -164,8 +244,12 @@ def make_config(args: argparse.Namespace) -> TapConfig:
     brokers = tuple(
         parse_address(part.strip(), KAFKA_PORT) for part in args.broker.split(",") if part.strip()
     )
+    if not brokers and args.pcap:
+        brokers = (("capture", KAFKA_PORT),)
     if not brokers:
         raise ConfigError("--broker names no broker" if args.broker else "--broker (or --sandbox) is needed")
+    if args.pcap and (args.rewrite or args.metrics or args.verify):
+        raise ConfigError("--pcap forwards nothing: --rewrite, --metrics and --verify have no use with it")
     if any(not port for _, port in brokers):
         raise ConfigError("--broker: port 0 is not a broker's port")
     if len(set(brokers)) < len(brokers):
@@ -176,6 +260,13 @@ def make_config(args: argparse.Namespace) -> TapConfig:
     rewrite = args.rewrite or args.sandbox
     if (args.advertise or args.ports) and not rewrite:
         raise ConfigError("--advertise and --ports need --rewrite")
+    if (args.filter or args.dump_format) and not args.dump:
+        raise ConfigError("--filter and --dump-format need --dump")
+    if args.dump == "-" and args.output in ("table", "json"):
+        raise ConfigError(
+            f"--dump - writes to standard output: --output {args.output} needs another place for the dump"
+        )
+    tls, broker_tls = _tls(args)
     return TapConfig(
         brokers,
         listen,
@@ -185,6 +276,30 @@ def make_config(args: argparse.Namespace) -> TapConfig:
         args.connect_timeout,
         args.session_timeout,
         Bounds(**{field.name: getattr(args, f"max_{field.name}") for field in dataclasses.fields(Bounds)}),
+        args.slow,
+        args.verify,
+        tls,
+        broker_tls,
+    )
+
+
+def _tls(args: argparse.Namespace) -> tuple[Tls | None, BrokerTls | None]:
+    if bool(args.tls_cert) != bool(args.tls_key):
+        raise ConfigError("--tls-cert and --tls-key are needed together")
+    if args.client_ca and not args.tls_cert:
+        raise ConfigError(
+            "--client-ca needs --tls-cert and --tls-key: without TLS, clients show no certificate"
+        )
+    if args.broker_tls_key and not args.broker_tls_cert:
+        raise ConfigError("--broker-tls-key needs --broker-tls-cert")
+    to_brokers = args.broker_tls or args.broker_tls_ca or args.broker_tls_cert
+    if (args.tls_cert or to_brokers) and args.pcap:
+        raise ConfigError("--pcap connects to nobody: TLS has no use with it")
+    if to_brokers and args.sandbox:
+        raise ConfigError("the stand-in of --sandbox does not speak TLS: --broker-tls needs --broker")
+    return (
+        Tls(args.tls_cert, args.tls_key, args.client_ca) if args.tls_cert else None,
+        BrokerTls(args.broker_tls_ca, args.broker_tls_cert, args.broker_tls_key) if to_brokers else None,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from pixy.cli.credential_hints import access, covered
 from pixy.config.addresses import split_address
 from pixy.config.model import App
 
@@ -33,32 +34,49 @@ Ctrl-C stops it."""
 
 
 def _commands(app: App) -> str:
+    over_tcp = bool(app.tcp_addr) or not app.unix_addr
+    given = access(app, over_tcp)
+    notes = list(given.notes)
     if app.tcp_addr:
-        curl, base = "curl", f"{'https' if app.tls.certificate_path else 'http'}://{_reached(app.tcp_addr)}"
+        where, note = _reached(app.tcp_addr, app.tls.certificate_path)
+        curl, base = "curl", f"{'https' if app.tls.certificate_path else 'http'}://{where}"
     elif app.unix_addr:
-        curl, base = f"curl --unix-socket {app.unix_addr}", "http://localhost"
+        curl, base, note = f"curl --unix-socket {app.unix_addr}", "http://localhost", ""
     elif app.grpc_addr:
-        server = f"--server {_reached(app.grpc_addr)}{' --tls' if app.tls.certificate_path else ''}"
-        return f"""\
-  kafka-pixy produce foo -m 'Good news everyone!' {server}
-  kafka-pixy consume foo --group bar --from-beginning {server}"""
+        where, note = _reached(app.grpc_addr, app.tls.certificate_path)
+        options = f"{given.shell}--server {where}"
+        return _noted(
+            f"""\
+  kafka-pixy produce foo -m 'Good news everyone!' {options}
+  kafka-pixy consume foo --group bar --from-beginning {options}""",
+            [*notes, note],
+        )
     else:
         return "  (only the API of the v1 and v2 REST proxies is on: docs/rest.md)"
-    return f"""\
-  {curl} '{base}/topics/foo/messages?group=bar'
-  {curl} -X POST '{base}/topics/foo/messages?sync' -H 'Content-Type: text/plain' -d 'Good news everyone!'
-  {curl} '{base}/topics/foo/messages?group=bar'"""
+    return _noted(
+        f"""\
+  {curl} {given.curl}'{base}/topics/foo/messages?group=bar'
+  {curl} {given.curl}-X POST '{base}/topics/foo/messages?sync' -H 'Content-Type: text/plain' -d 'Good news everyone!'
+  {curl} {given.curl}'{base}/topics/foo/messages?group=bar'""",
+        [*notes, note],
+    )
 
 
-def _reached(address: str) -> str:
-    """Return the address at which a client of this host reaches a listener."""
+def _noted(commands: str, notes: list[str]) -> str:
+    lines = "\n".join(filter(None, notes))
+    return f"{commands}\n\n{lines}" if lines else commands
+
+
+def _reached(address: str, certificate: str) -> tuple[str, str]:
+    """Return the address at which a client of this host reaches a listener, and a note if its certificate names no such host."""
     try:
         host, port = split_address(address)
     except ValueError:
-        return address
+        return address, ""
     if (host or "") in _EVERYWHERE:
         host = "localhost"
-    return f"[{host}]:{port}" if ":" in (host or "") else f"{host}:{port}"
+    host, note = covered(certificate, host or "")
+    return (f"[{host}]:{port}" if ":" in host else f"{host}:{port}"), note
 
 
 __all__ = ["greet", "welcome"]

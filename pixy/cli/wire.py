@@ -30,6 +30,7 @@ SUBCOMMANDS = {
     "decode": "pixy.cli.wire_messages",
     "encode": "pixy.cli.wire_messages",
     "list": "pixy.cli.wire_messages",
+    "topic": "pixy.cli.wire_topic",
 }
 """Command to the module whose ``add_parser(subparsers)`` adds it. The parser's default ``handler`` takes the parsed
 arguments and returns the exit code."""

@@ -21,7 +21,7 @@ from pixy.config.load import Origins, load_file
 DEFAULT = "default"
 """The origin of a value that nobody has set."""
 _COLUMN = 44
-"""Where origins stand in :func:`as_yaml`, unless a value is longer."""
+"""The column of origins in :func:`as_yaml`, unless a value is longer."""
 
 
 class Row(NamedTuple):
@@ -60,7 +60,12 @@ def load_app(
 
 
 def rows(app: model.App, origins: Origins) -> Iterator[Row]:
-    """Yield every value of a configuration, secrets masked, in the order of ``config/default.yaml``."""
+    """Yield every value of a configuration, secrets masked, in the order of ``config/default.yaml``.
+
+    Args:
+        app: the configuration.
+        origins: where its values come from; what is missing there is a default.
+    """
     for section, path in secrets.sections(app):
         kinds = typing.get_type_hints(type(section))
         for field in dataclasses.fields(section):

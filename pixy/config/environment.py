@@ -32,7 +32,7 @@ CONFIG = "KAFKA_PIXY_CONFIG"
 OTHERS = frozenset(
     PREFIX + name
     for name in (
-        *("CA", "CLUSTER", "PROFILE", "PROFILES", "SERVER", "TLS", "TOKEN"),  # the shell's
+        *("ADMIN", "CA", "CLUSTER", "PROFILE", "PROFILES", "SERVER", "TLS", "TOKEN"),  # the shell's
         *("CONFIG", "DELTA_JARS", "JARS"),
     )
 )

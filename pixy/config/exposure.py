@@ -1,4 +1,4 @@
-"""Which listeners can be reached from other hosts, and whether that is allowed. Pure."""
+"""Find the listeners that can be reached from other hosts, and tell whether that is allowed. Pure."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def exposed(app: App) -> list[str]:
         "tcp_addr": app.tcp_addr,
         "unix_addr": app.unix_addr,
         "rest.addr": app.rest.addr,
+        "admin_addr": app.admin_addr,
     }
     return [
         f"{key} {address}"
@@ -38,6 +39,8 @@ def exposed(app: App) -> list[str]:
 
 def address_problem(app: App) -> str:
     """Describe the first address that is only half of one: a host or a port alone would become a socket's file."""
+    if app.admin_addr and ":" not in app.admin_addr:
+        return f"admin_addr {app.admin_addr!r} must be HOST:PORT, such as 127.0.0.1:19093"
     for key, address in {"tcp_addr": app.tcp_addr, "rest.addr": app.rest.addr}.items():
         if address and ":" not in address and "/" not in address:
             meant = f"127.0.0.1:{address}" if address.isdecimal() else f"{address}:19092"
@@ -46,7 +49,7 @@ def address_problem(app: App) -> str:
 
 
 def may_be_exposed(app: App) -> bool:
-    """Whether listeners may be reached from other hosts: the one place that decides it."""
+    """Return whether listeners may be reached from other hosts: the one place that decides it."""
     return app.insecure or app.auth.enabled
 
 

@@ -55,10 +55,8 @@ def tls_problem(tls: Tls) -> str:
     if not tls.certificate_path:
         return ""
     return (
-        _certificates_problem("tls.certificate_path", tls.certificate_path)
-        or _key_problem("tls.key_path", tls.key_path)
-        or _pair_problem("tls.certificate_path", tls.certificate_path, "tls.key_path", tls.key_path)
-        or (_certificates_problem("tls.client_ca_path", tls.client_ca_path) if tls.client_ca_path else "")
+        pair_problem("tls.certificate_path", tls.certificate_path, "tls.key_path", tls.key_path)
+        or (certificates_problem("tls.client_ca_path", tls.client_ca_path) if tls.client_ca_path else "")
         or _ciphers_problem(tls.ciphers)
     )
 
@@ -66,7 +64,7 @@ def tls_problem(tls: Tls) -> str:
 def kafka_tls_hint(kafka: Kafka) -> str:
     """Describe the first problem of the files that ``kafka`` names for TLS; empty if there is none."""
     if kafka.ca_certificate_file and (
-        problem := _certificates_problem("ca_certificate_file", kafka.ca_certificate_file)
+        problem := certificates_problem("ca_certificate_file", kafka.ca_certificate_file)
     ):
         return problem
     chain, key = kafka.client_certificate_file, kafka.client_key_file
@@ -74,11 +72,7 @@ def kafka_tls_hint(kafka: Kafka) -> str:
         return ""
     if not chain:
         return f"client_key_file {key} needs client_certificate_file: set both"
-    return (
-        _certificates_problem("client_certificate_file", chain)
-        or _key_problem("client_key_file", key or chain)
-        or _pair_problem("client_certificate_file", chain, "client_key_file", key or chain)
-    )
+    return pair_problem("client_certificate_file", chain, "client_key_file", key or chain)
 
 
 def unix_hint(path: str) -> str:
@@ -117,7 +111,13 @@ def _read(key: str, path: str) -> tuple[bytes, str]:
         return b"", f"{key} {path}: {why}: name a file in PEM format"
 
 
-def _certificates_problem(key: str, path: str) -> str:
+def certificates_problem(key: str, path: str) -> str:
+    """Describe what is wrong with a file of certificates; empty if nothing is. Blocks.
+
+    Args:
+        key: the configuration's key or the flag that names the file.
+        path: the file.
+    """
     text, problem = _read(key, path)
     if problem:
         return problem
@@ -142,7 +142,23 @@ def _key_problem(key: str, path: str) -> str:
     return f"{key} {path}: holds no private key in PEM format (-----BEGIN PRIVATE KEY-----): convert it, or name another"
 
 
-def _pair_problem(chain_key: str, chain: str, key_key: str, key: str) -> str:
+def pair_problem(chain_key: str, chain: str, key_key: str, key: str) -> str:
+    """Describe what is wrong with the files of a certificate and its key; empty if nothing is. Blocks.
+
+    Args:
+        chain_key: the configuration's key or the flag that names the certificate's file.
+        chain: the certificate's file.
+        key_key: likewise, for the key's file.
+        key: the key's file, which may be the same.
+    """
+    return (
+        certificates_problem(chain_key, chain)
+        or _key_problem(key_key, key)
+        or _mismatch(chain_key, chain, key_key, key)
+    )
+
+
+def _mismatch(chain_key: str, chain: str, key_key: str, key: str) -> str:
     """Say why a certificate and a key cannot be used together. Each is the configuration's key and the file."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     where = f"{key_key} {key}"
@@ -178,7 +194,9 @@ __all__ = [
     "MAX_SMALL_FILE",
     "MAX_UNIX_PATH",
     "PassPhraseNeeded",
+    "certificates_problem",
     "kafka_tls_hint",
+    "pair_problem",
     "problem_of",
     "read_small",
     "refuse_pass_phrase",

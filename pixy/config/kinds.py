@@ -10,6 +10,8 @@ Duration = NewType("Duration", float)
 """Seconds; Go's syntax in the file."""
 KafkaVersion = NewType("KafkaVersion", str)
 Compression = NewType("Compression", str)
+Workers = NewType("Workers", str)
+"""A number, or ``auto``."""
 RequiredAcks = NewType("RequiredAcks", str)
 
 PositiveInt = Annotated[int, Meta(gt=0)]
@@ -19,5 +21,5 @@ AnyDuration = Annotated[Duration, Meta(ge=0)]
 
 
 def seconds(value: float) -> Duration:
-    """A default."""
+    """Return a number of seconds as the default of a field."""
     return Duration(value)

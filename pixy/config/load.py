@@ -16,6 +16,7 @@ from importlib import resources
 from typing import Any
 
 import yaml
+from yaml.reader import ReaderError
 
 from pixy.config import kinds, model
 from pixy.config.durations import parse_duration
@@ -23,7 +24,7 @@ from pixy.config.files import read_small
 from pixy.errors import ConfigError
 
 Origins = dict[str, str]
-"""Where values come from, by the paths of their keys, such as ``proxies.default.kafka.seed_peers``."""
+"""The origins of values, by the paths of their keys, such as ``proxies.default.kafka.seed_peers``."""
 
 _KNOWN_VERSIONS = frozenset(
     [
@@ -91,9 +92,7 @@ def load_text(text: str, origins: Origins | None = None, name: str = "") -> mode
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
-        where = getattr(error, "problem_mark", None)
-        line = f"line {where.line + 1}: " if where is not None else ""
-        raise ConfigError(f"failed to parse config: yaml: {line}{yaml_problem(error)}") from None
+        raise ConfigError(f"failed to parse config: yaml: {yaml_problem(error, text)}") from None
     walk = Walk()
     app = walk.mapping(model.App, root, "") if root is not None else model.App()
     if walk.errors:
@@ -103,10 +102,30 @@ def load_text(text: str, origins: Origins | None = None, name: str = "") -> mode
     return typing.cast(model.App, app)
 
 
-def yaml_problem(error: yaml.YAMLError) -> str:
-    """Return what is wrong with a text, without quoting from it: what YAML takes for an alias may be a password."""
-    problem = getattr(error, "problem", None) or "it is not readable"
-    return _QUOTED.sub("", problem.replace("'<stream end>'", "the end of the file"))
+def yaml_problem(error: yaml.YAMLError, text: str = "") -> str:
+    """Return what is wrong with a text, without quoting from it: what YAML takes for an alias may be a password.
+
+    Kept are the names of YAML's own tokens, such as ``']'`` and ``'<document start>'``, and a single character.
+
+    Args:
+        error: of PyYAML.
+        text: what it was raised for, if that has lines: the error then begins with ``line N: ``.
+    """
+    problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "it is not readable"
+    for theirs, ours in _WORDS.items():
+        problem = problem.replace(theirs, ours)
+    problem = _QUOTED.sub(lambda found: found[0] if found["own"] else "", problem)
+    return f"{_line(error, text)}{problem}" if text else problem
+
+
+def _line(error: yaml.YAMLError, text: str) -> str:
+    """Return ``line N: `` for the place of an error; the end of a text is its last line."""
+    mark = getattr(error, "problem_mark", None)
+    if mark is not None:
+        return f"line {min(mark.line + 1, len(text.splitlines()) or 1)}: "
+    if isinstance(error, ReaderError):
+        return f"line {text.count(chr(10), 0, error.position) + 1}: "
+    return ""
 
 
 def check_kafka_version(text: str) -> str:
@@ -115,6 +134,13 @@ def check_kafka_version(text: str) -> str:
     if text in _KNOWN_VERSIONS or (later and (int(later[1]), int(later[2])) > (2, 3)):
         return text
     raise ValueError(f"bad kafka version, {text}")
+
+
+def check_workers(text: str) -> str:
+    """Return the text if it is ``auto`` or a number of workers; raise ValueError otherwise."""
+    if text == "auto" or (text.isascii() and text.isdecimal() and 1 <= int(text) <= model.MOST_WORKERS):
+        return text
+    raise ValueError(f"server.workers must be auto or a number from 1 to {model.MOST_WORKERS}, not {text!r}")
 
 
 def _one_of(allowed: tuple[str, ...], text: str) -> str:
@@ -126,7 +152,18 @@ def _one_of(allowed: tuple[str, ...], text: str) -> str:
 
 _FEW = 3
 """Sections that a hint names; more of them help nobody."""
-_QUOTED = re.compile(r" '.{2,}'", re.S)
+_QUOTED = re.compile(
+    r"""\ (?:(?P<own>'(?:<[a-z ]+>|\\[^xuU]|\\x..|\\u.{4}|\\U.{8}|.)'|"'")|(['"]).*\2)""",
+    re.DOTALL | re.VERBOSE,
+)
+_WORDS = {
+    "'<stream end>'": "the end of the file",
+    "'\\x00'": "the end of the file",
+    "'\\n'": "the end of the line",
+    "but found another document": "found a second document",
+    "second occurrence": "an anchor that stands twice",
+}
+"""What PyYAML says where a person needs other words."""
 _CONSTRUCT: Any = yaml.SafeLoader("")
 _GO_TYPES = {
     str: "string",
@@ -139,6 +176,7 @@ _CHECKED: dict[Any, Callable[[str], str]] = {
     kinds.KafkaVersion: check_kafka_version,
     kinds.Compression: lambda text: _one_of(_COMPRESSIONS, text),
     kinds.RequiredAcks: lambda text: _one_of(_REQUIRED_ACKS, text),
+    kinds.Workers: check_workers,
 }
 
 
@@ -163,7 +201,13 @@ class Walk:
         self._wrong(node, f"cannot unmarshal {tag}{shown} into {wanted}")
 
     def mapping(self, kind: type, node: yaml.Node, where: str) -> Any:
-        """Convert a mapping node to a dataclass; an empty value keeps all defaults."""
+        """Convert a mapping node to a dataclass; an empty value keeps all defaults.
+
+        Args:
+            kind: the dataclass.
+            node: what is wrong in it is collected, and keeps its default.
+            where: the path of its keys, for errors: empty, or with a dot at its end.
+        """
         made = kind()
         if _is_null(node):
             return made
@@ -186,7 +230,13 @@ class Walk:
         return made
 
     def value(self, kind: Any, node: yaml.Node, where: str) -> Any:
-        """Convert a node to a value of a type; ``where`` is the path of its key and a dot."""
+        """Convert a node to a value of a type.
+
+        Args:
+            kind: the type.
+            node: what is wrong in it is collected.
+            where: the path of its key and a dot.
+        """
         if self._place == "":
             self.lines[where.rstrip(".")] = node.start_mark.line + 1
         if dataclasses.is_dataclass(kind):
@@ -253,7 +303,7 @@ def _elsewhere(key: str) -> str:
 
 @functools.cache
 def _paths() -> dict[str, list[str]]:
-    """The paths of all keys, by their last names."""
+    """Return the paths of all keys, by their last names."""
     found: dict[str, list[str]] = {}
 
     def walk(kind: Any, path: str) -> None:

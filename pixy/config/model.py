@@ -23,6 +23,7 @@ from pixy.config.kinds import (
     PositiveDuration,
     PositiveInt,
     RequiredAcks,
+    Workers,
     seconds as _seconds,
 )
 from pixy.config.security import AccessLog, Audit, Auth, Identities, Limit, Rule
@@ -30,8 +31,10 @@ from pixy.config.security import AccessLog, Audit, Auth, Identities, Limit, Rule
 DEFAULT_KAFKA_VERSION = "2.3.0"
 LOGGERS = ("console", "json", "syslog")
 """Names of elements of ``logging`` that mean something; others are ignored, as in the original."""
+MOST_WORKERS = 64
+"""Workers of one daemon."""
 SYSLOG = "127.0.0.1:514"
-"""Where the logger ``syslog`` sends to by default."""
+"""The address to which the logger ``syslog`` sends by default."""
 
 
 @dataclass(slots=True)
@@ -164,6 +167,7 @@ class Journal:
     """``proxies.X.journal``"""
 
     topic: str = ""
+    callers: bool = True
     batch_events: Annotated[int, Meta(gt=0, le=10_000)] = 1000
     linger: Annotated[Duration, Meta(ge=0.01)] = _seconds(0.5)
     buffer_events: int = 100_000
@@ -206,6 +210,26 @@ class Tls:
 
 
 @dataclass(slots=True)
+class Server:
+    """``server``: what serves the TCP sockets of the APIs, in how many processes."""
+
+    front: str = "portable"
+    workers: Workers = Workers("1")
+    worker_restarts: PositiveInt = 5
+    restart_timeout: PositiveDuration = _seconds(30)
+
+    @property
+    def processes(self) -> int:
+        """The number of workers; ``auto`` is one for each core that this process may use."""
+        if self.workers == "auto":
+            return min(
+                len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+                MOST_WORKERS,
+            )
+        return int(self.workers)
+
+
+@dataclass(slots=True)
 class Connections:
     """``connections``: what clients' connections may hold, and for how long."""
 
@@ -236,6 +260,32 @@ class Diagnostics:
     trace: bool = False
     trace_sample: Annotated[float, Meta(ge=0, le=1)] = 0.0
     trace_slow: AnyDuration = _seconds(1)
+
+
+@dataclass(slots=True)
+class Export:
+    """``tracing.export``: spans for OpenTelemetry."""
+
+    endpoint: str = ""
+    token: str = ""
+    token_file: str = ""
+    sample: Annotated[float, Meta(ge=0, le=1)] = 0.0
+    queue: PositiveInt = 4096
+    batch: PositiveInt = 512
+    every: PositiveDuration = _seconds(5)
+    timeout: PositiveDuration = _seconds(10)
+
+
+@dataclass(slots=True)
+class Tracing:
+    """``tracing``: the life of one message, and W3C trace context."""
+
+    propagate: bool = True
+    export: Export = field(default_factory=Export)
+    search_records: PositiveInt = 50_000
+    search_bytes: Annotated[int, Meta(ge=65_536)] = 67_108_864
+    search_timeout: PositiveDuration = _seconds(10)
+    max_searches: PositiveInt = 2
 
 
 @dataclass(slots=True)
@@ -281,6 +331,7 @@ class App:
 
     grpc_addr: str = "127.0.0.1:19091"
     tcp_addr: str = "127.0.0.1:19092"
+    admin_addr: str = ""
     unix_addr: str = ""
     unix_mode: str = "0660"
     insecure: bool = False
@@ -293,6 +344,7 @@ class App:
     max_buffered_bytes: Annotated[int, Meta(ge=1_048_576)] = 268_435_456
     reload_interval: AnyDuration = _seconds(10)
     proxies: dict[str, Proxy] = field(default_factory=dict)
+    server: Server = field(default_factory=Server)
     connections: Connections = field(default_factory=Connections)
     rest: Rest = field(default_factory=Rest)
     tls: Tls = field(default_factory=Tls)
@@ -302,6 +354,7 @@ class App:
     audit: Audit = field(default_factory=Audit)
     access_log: AccessLog = field(default_factory=AccessLog)
     diagnostics: Diagnostics = field(default_factory=Diagnostics)
+    tracing: Tracing = field(default_factory=Tracing)
     logging: list[Logger] = field(default_factory=lambda: [Logger()])
 
     def cluster_name(self, name: str) -> str:

@@ -27,6 +27,10 @@ _QUERY = re.compile(
 def read_files(app: Any, origins: Origins) -> None:
     """Fill in the keys whose ``_file`` neighbour is set.
 
+    Args:
+        app: is changed.
+        origins: gets the file of each key that is filled in.
+
     Raises:
         ConfigError: both are set, or the file cannot be read.
     """
@@ -48,7 +52,12 @@ def read_files(app: Any, origins: Origins) -> None:
 
 
 def sections(section: Any, path: str = "") -> Iterator[tuple[Any, str]]:
-    """Yield every section of a configuration with the path of its keys, which ends in a dot unless it is empty."""
+    """Yield every section of a configuration with the path of its keys, which ends in a dot unless it is empty.
+
+    Args:
+        section: a dataclass of the configuration; it comes first.
+        path: of its keys; empty for the whole configuration.
+    """
     yield section, path
     for field in dataclasses.fields(section):
         value = getattr(section, field.name)
@@ -61,7 +70,12 @@ def sections(section: Any, path: str = "") -> Iterator[tuple[Any, str]]:
 
 
 def masked(name: str, text: str) -> str:
-    """Return a text as it may be shown: secrets are masked, and so are users, passwords and tokens in URLs."""
+    """Return a text as it may be shown: secrets are masked, and so are users, passwords and tokens in URLs.
+
+    Args:
+        name: the key's, without its section: it tells a secret.
+        text: the value.
+    """
     if text and _SECRET.search(name):
         return MASK
     shown = _USER_INFO.sub(MASK, text)

@@ -19,7 +19,7 @@ from pixy.config.kinds import (
     seconds as _seconds,
 )
 
-VERBS: Final = ("produce", "consume", "ack", "describe", "admin")
+VERBS: Final = ("produce", "consume", "ack", "describe", "admin", "console")
 """The verbs that a rule may allow."""
 ALGORITHMS: Final = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA",
@@ -102,7 +102,7 @@ class Audit:
 
     @property
     def enabled(self) -> bool:
-        """Whether records are written anywhere."""
+        """True if records are written anywhere."""
         return bool(self.path or self.topic)
 
 

@@ -29,6 +29,7 @@ _USER_INFO = re.compile(r"\A(\w+://)?\S*@")
 """All before the last ``@``: a password may have a ``/`` in it, though no URL allows that."""
 HOST = re.compile(r"(\*|\.?[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)\Z")
 UNIX_MODE = re.compile(r"0?[0-7]{3}\Z")
+FRONTS = ("portable", "envoy")
 SEVERITIES = ("debug", "info", "warning", "error")
 
 
@@ -49,8 +50,13 @@ def validate(app: model.App) -> model.App:
     problem = (
         _bounds("", app)
         or validate_security.tls_problem_of(app.tls)
+        or _front_problem(app)
+        or _bounds("server.", app.server)
         or _bounds("connections.", app.connections)
         or _bounds("diagnostics.", app.diagnostics)
+        or _bounds("tracing.", app.tracing)
+        or _bounds("tracing.export.", app.tracing.export)
+        or _export_problem(app.tracing.export)
         or _bounds("rest.", app.rest)
         or _rest_problem(app.rest)
         or _bounds("auth.jwt.", app.auth.jwt)
@@ -74,6 +80,23 @@ def validate(app: model.App) -> model.App:
         if problem:
             raise ConfigError(f"invalid config, cluster={name}: {problem}")
     return app
+
+
+def _export_problem(conf: model.Export) -> str:
+    if conf.endpoint and not conf.endpoint.startswith(("http://", "https://")):
+        return f"tracing.export.endpoint {conf.endpoint!r} is no URL, such as http://localhost:4318/v1/traces"
+    return ""
+
+
+def _front_problem(app: model.App) -> str:
+    front = app.server.front
+    if problem := _choice("server.front", front, FRONTS):
+        return problem
+    if front == "envoy" and not any(":" in each for each in (app.grpc_addr, app.tcp_addr, app.rest.addr)):
+        return "server.front envoy needs grpc_addr, tcp_addr or rest.addr as host:port: Envoy serves no unix socket here"
+    if front == "envoy" and app.server.workers != "1":
+        return "server.workers needs server.front: portable; Envoy hosts one process (docs/fronts.md)"
+    return ""
 
 
 def _logger_problem(logger: model.Logger) -> str:
@@ -208,7 +231,7 @@ def _is_base_url(url: str) -> bool:
 
 
 def _without_user(address: str) -> str:
-    """An address for an error, without the user and password that may stand in it."""
+    """Return an address for an error, without the user and password that may stand in it."""
     return _USER_INFO.sub(rf"\1{MASK}@", address)
 
 

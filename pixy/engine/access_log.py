@@ -144,7 +144,7 @@ class AccessLog:
 
 
 def access_log_of(app: model.App) -> AccessLog | None:
-    """The log that a configuration asks for, if it does."""
+    """Return the log that a configuration asks for, if it does."""
     return AccessLog(app.access_log) if app.access_log.path else None
 
 

@@ -86,12 +86,20 @@ class ActorRefs:
         return found
 
     def gone(self) -> PixyError:
-        """The error for an actor that has gone, time and again."""
+        """Return the error for an actor that has gone, time and again."""
         return ShuttingDown() if self._stopping() else Unavailable("restarting, try again")
 
 
 async def unless_full(future: Awaitable[R], limit: str) -> R:
-    """Wait for a reply. Raises TooManyRequests with the configuration key ``limit`` if the mailbox was full."""
+    """Wait for a reply.
+
+    Args:
+        future: of an ``ask`` with ``block=False``.
+        limit: the configuration key that bounds the mailbox, for the error; or :data:`NO_KEY`.
+
+    Raises:
+        TooManyRequests: the mailbox was full.
+    """
     try:
         return await future
     except MailboxFull as error:

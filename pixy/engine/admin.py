@@ -71,9 +71,9 @@ _TIMEOUT = 15.0
 _PATIENCE = 10.0
 """Seconds within which a request is tried again."""
 _NOT_CHANGED = frozenset({*(code for code in TRANSIENT_CODES if code > 0), ErrorCode.NOT_CONTROLLER})
-"""A broker's answers after which a change, which it has not made, may be asked for again."""
+"""A broker's answers which say that it has not made a change: the change may be asked for again."""
 _NAMES_KNOWN = 1.0
-"""Seconds for which the names of all topics are believed."""
+"""Seconds for which a list of all topics serves further looks."""
 
 Owners = Callable[[str, str], Awaitable[Consumers]]
 """Returns who owns the partitions of a topic, in one group or (empty) in all of them. Without a topic it returns the members
@@ -97,7 +97,7 @@ class Catalogue:
         await self._admin.ask(GetTopics(topic), block=False)
 
     async def matching(self, pattern: TopicPattern) -> tuple[str, ...]:
-        """The topics that match a pattern. All instances share a look at the cluster, which is a second old at most."""
+        """Return the topics that match a pattern. All instances share a look at the cluster, which is a second old at most."""
         now = asyncio.get_running_loop().time()
         if self._names is None or now - self._asked_at > _NAMES_KNOWN:
             self._names, self._asked_at = asyncio.create_task(self._topics()), now
@@ -143,7 +143,7 @@ class Admin(Actor):
             self._client.close()
 
     def on_receive(self, message: Any) -> Any:
-        """Serve an :class:`AdminRequest` in a task, if there are not too many."""
+        """Serve an :class:`AdminRequest` in a task of its own, unless too many are under way."""
         if not isinstance(message, AdminRequest):
             return super().on_receive(message)
         if self._active >= self._proxy.max_admin_requests:
@@ -230,7 +230,7 @@ class Admin(Actor):
             await self._kafka.set_sandbox_offsets(request.group, commits, consumer)
 
     async def _in_sandbox(self, group: str) -> bool:
-        """Whether the cluster is the sandbox, which can describe no group."""
+        """Return whether the cluster is the sandbox, which can describe no group."""
         try:
             await self._kafka.describe_group(group)
         except KafkaError as error:
@@ -238,7 +238,7 @@ class Admin(Actor):
         return False
 
     async def _is_owned(self, group: str, topic: str = "") -> bool:
-        """Whether a group has members (that own partitions of the topic, if one is given) of which Kafka knows nothing."""
+        """Return whether a group has members (that own partitions of the topic, if one is given) of which Kafka knows nothing."""
         if self._owners is None:
             return False
         try:
@@ -395,7 +395,7 @@ class Admin(Actor):
 
 
 def _passing(message: AdminRequest[Any]) -> frozenset[int]:
-    """The codes of errors after which a request is handled again."""
+    """Return the codes of errors after which a request is handled again: the error passes, and a change was not made."""
     if isinstance(message, AlterTopic):
         return frozenset()  # its handler tries the two halves again, each by itself
     return _NOT_CHANGED if isinstance(message, AdminChange) else TRANSIENT_CODES

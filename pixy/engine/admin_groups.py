@@ -63,7 +63,7 @@ async def members(kafka: KafkaAdmin, group: str) -> tuple[GroupMember, ...]:
 async def _bounds(
     kafka: KafkaAdmin, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, tuple[int, int]]:
-    """The bounds of partitions, without those of topics that do not exist any more."""
+    """Return the bounds of partitions, without those of topics that do not exist any more."""
     try:
         return await kafka.logs(partitions) if partitions else {}
     except UnknownTopic:

@@ -42,10 +42,12 @@ from pixy.engine.produce.topic_producer import TopicProducer
 from pixy.engine.record_headers import read_headers
 from pixy.engine.shares import Shares
 from pixy.engine.topic_names import check_topic
+from pixy.engine.workers import Strays
 from pixy.errors import (
     HeadersUnsupported,
     KafkaError,
     NotConsumed,
+    PartitionLost,
     PixyError,
     ShuttingDown,
     TooManyRequests,
@@ -71,10 +73,14 @@ class ClusterClient:
         cluster: the ``ActorRef[Cluster]``, or what starts it.
         proxy: the cluster's configuration.
         stopping: whether the engine stops: then an actor that is gone does not come back.
+        strays: acknowledges what other workers of this daemon have delivered; None: there are none.
     """
 
-    def __init__(self, cluster: Asked, proxy: Proxy, stopping: Callable[[], bool]) -> None:
+    def __init__(
+        self, cluster: Asked, proxy: Proxy, stopping: Callable[[], bool], strays: Strays | None = None
+    ) -> None:
         self.proxy = proxy
+        self._strays = strays
         self._stopping = stopping
         self._refs = ActorRefs(cluster, stopping, proxy.producer.max_topics)
         self._headers_unsupported = record_headers_unsupported(proxy)
@@ -109,7 +115,7 @@ class ClusterClient:
         if ref is not None and not (headers and self._headers_unsupported):
             # The hot path: a known topic needs no checks.
             try:
-                return await ref.ask(Produce(key, value, headers), block=False)
+                return await ref.ask(Produce(key, value, headers, shares.caller.get()), block=False)
             except NoAnswer as error:
                 raise self._cut_off() from error
             except ActorDeadError:
@@ -135,7 +141,7 @@ class ClusterClient:
             if self._headers_unsupported:
                 raise HeadersUnsupported
             sizes = await sizes_of(records)
-        message = ProduceMany(records, sizes)
+        message = ProduceMany(records, sizes, shares.caller.get())
         ref = self._producers.get(topic)
         if ref is None:
             check_topic(topic)
@@ -194,7 +200,7 @@ class ClusterClient:
             raise self._cut_off() from error
 
     def _cut_off(self) -> PixyError:
-        """The error for a message whose producer has ended while it was on its way: repeated, it could come twice."""
+        """Return the error for a message whose producer has ended while it was on its way: repeated, it could come twice."""
         return ShuttingDown() if self._stopping() else Unavailable(_PERHAPS_WRITTEN)
 
     def _produce_message(
@@ -203,7 +209,7 @@ class ClusterClient:
         check_topic(topic)
         if headers and self._headers_unsupported:
             raise HeadersUnsupported
-        return Produce(key, value, headers)
+        return Produce(key, value, headers, shares.caller.get())
 
     # -- consume ----------------------------------------------------------------------------------
 
@@ -230,11 +236,12 @@ class ClusterClient:
         """
         check_topic(topic)
         group_id(group)
-        request = Consume(topic, auto_ack, ack)
+        caller = shares.caller.get()
+        request = Consume(topic, auto_ack, ack, caller, self._stray(topic, group, ack))
         for _ in range(ATTEMPTS):
             ref = self._groups.get(group)
             if ref is None or not ref.is_alive():
-                ref = await self._refs.resolve(self._groups, group, GetGroup(group, shares.caller.get()))
+                ref = await self._refs.resolve(self._groups, group, GetGroup(group, caller))
             future = ref.ask(request, block=False)
             try:
                 return await unless_full(future, "consumer.channel_buffer_size")
@@ -263,6 +270,19 @@ class ClusterClient:
         """
         check_topic(topic)
         group_id(group)
+        try:
+            await self.ack_here(topic, group, partition, offset)
+        except (NotConsumed, PartitionLost):
+            if self._strays is None or not await self._strays.ack(topic, group, partition, offset):
+                raise
+
+    def _stray(self, topic: str, group: str, ack: tuple[int, int] | None) -> Callable[[], None] | None:
+        """Return what acknowledges a message that another worker may have delivered; None: nobody else has."""
+        strays = self._strays
+        return None if strays is None or ack is None else lambda: strays.later(topic, group, *ack)
+
+    async def ack_here(self, topic: str, group: str, partition: int, offset: int) -> None:
+        """Acknowledge a message consumed through this process; see :meth:`ack`."""
         ref = self._groups.get(group)
         if ref is None or not ref.is_alive():
             raise NotConsumed(group, topic, partition)
@@ -274,7 +294,7 @@ class ClusterClient:
     # -- admin --------------------------------------------------------------------------------------
 
     async def get_offsets(self, topic: str, group: str) -> list[PartitionOffset]:
-        """The group's offsets in each partition of the topic."""
+        """Return the group's offsets in each partition of the topic."""
         check_topic(topic)
         group_id(group)
         return await self._ask_admin(GetOffsets(group, topic))
@@ -295,21 +315,21 @@ class ClusterClient:
         await self._ask_admin(SetOffsets(group, topic, offsets))
 
     async def topics(self, *, with_partitions: bool, with_config: bool) -> list[TopicInfo]:
-        """All topics, sorted by name; a part that is not asked for is None."""
+        """Return all topics, sorted by name; a part that is not asked for is None."""
         return await self._ask_admin(GetTopics(None, with_partitions, with_config))
 
     async def topic(self, topic: str, *, with_partitions: bool) -> TopicInfo:
-        """One topic with its configuration. Raises UnknownTopic."""
+        """Return one topic with its configuration. Raises UnknownTopic."""
         check_topic(topic)
         [found] = await self._ask_admin(GetTopics(topic, with_partitions, True))
         return found
 
     async def brokers(self) -> list[int]:
-        """The ids of the brokers, sorted."""
+        """Return the ids of the brokers, sorted."""
         return await self._ask_admin(GetBrokers())
 
     async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
-        """The oldest offset of a partition and the offset of the next record to be written.
+        """Return the oldest offset of a partition and the offset of the next record to be written.
 
         Raises:
             UnknownTopic: there is no such topic.
@@ -347,7 +367,7 @@ class ClusterClient:
         )
 
     async def consumers(self, topic: str, group: str = "") -> Consumers:
-        """The consumers of a topic: group to client to partitions.
+        """Return the consumers of a topic: group to client to partitions.
 
         Args:
             topic: what they consume.

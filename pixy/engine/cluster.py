@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
@@ -25,20 +24,24 @@ from pixy.config.model import Proxy
 from pixy.engine.admin import Admin, Catalogue
 from pixy.engine.admin_messages import AdminRequest, HasCommits, HasMembers
 from pixy.engine.cluster_messages import (
+    ClusterView,
     DrainCluster,
     GetAdmin,
     GetFetcher,
     GetGroup,
     GetInstances,
     GetProducer,
+    GroupRefs,
     IsIdle,
     KnownGroups,
     OwnGroups,
     Reach,
+    ViewCluster,
 )
 from pixy.engine.consume.group_consumer import GroupConsumer
 from pixy.engine.consume.group_messages import GroupLeaving, GroupStarted, Leave, Owned
 from pixy.engine.consume.groups import Groups
+from pixy.engine.counters import ClusterCounters
 from pixy.engine.fetcher import Fetcher
 from pixy.engine.instances.messages import InstanceSpec
 from pixy.engine.instances.registry import CloseInstances, CountInstances, Instances
@@ -49,19 +52,17 @@ from pixy.engine.produce.partitioner import LIBRDKAFKA_PARTITIONER
 from pixy.engine.produce.pending_records import ProducerLife
 from pixy.engine.produce.settling import Settler
 from pixy.engine.produce.topic_producer import TopicProducer
+from pixy.engine.producers import Producers
 from pixy.engine.topic_lookups import TopicLookups
 from pixy.errors import (
     Disabled,
     InvalidParameter,
     KafkaError,
-    PixyError,
-    ShuttingDown,
     StartError,
-    TooManyRequests,
     Unavailable,
 )
 from pixy.kafka import settings
-from pixy.kafka.errors import OUT_OF_BROKERS, unknown_topic
+from pixy.kafka.errors import OUT_OF_BROKERS
 from pixy.kafka.fetcher import FetchClient
 from pixy.kafka.producer import ProducerClient
 from pixy.kafka.producer_messages import Report
@@ -80,10 +81,6 @@ logger = logging.getLogger("pixy.engine")
 
 _REACH_SLICE = 1.0
 _GIVE_UP_DOWN = 3
-_PATIENCE = 1.0
-"""Seconds that an asynchronous message waits for the look-up of its topic, before a producer keeps it."""
-_CROWD = 64
-"""Topics that are looked up at the same time, beyond which a producer keeps no message for one that is not found."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +100,22 @@ class Cluster(Actor):
         proxy: the cluster's configuration.
         node: ``rest.node_id``, which the generated names of REST consumer instances contain.
         own: the configuration with the daemon's own credentials, by which the journal is written; None: ``proxy``.
+        counters: count what happens in the cluster; they outlive this actor.
     """
 
     # Requests wait in the mailbox during the pause, so it is not long.
     supervision = Supervision(intensity=Intensity(restarts=1_000_000), backoff=Backoff(most=5.0))
 
-    def __init__(self, name: str, proxy: Proxy, node: str = "", own: Proxy | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        proxy: Proxy,
+        node: str = "",
+        own: Proxy | None = None,
+        counters: ClusterCounters | None = None,
+    ) -> None:
         super().__init__()
+        self._counters = counters or ClusterCounters()
         self._own = own or proxy
         self._name = name
         self._proxy = proxy
@@ -120,7 +126,7 @@ class Cluster(Actor):
         self._fetcher: ActorRef[Fetcher]
         self._journal: Journal | None = None
         self._journal_writer: ActorRef[Any] | None = None
-        self._producers: dict[str, ActorRef[TopicProducer]] = {}
+        self._producers = Producers(self._spawn_producer, proxy.producer.max_topics)
         self._groups = Groups(self._spawn_group, proxy.consumer.max_groups)
         self._draining = False
         self._lookups: TopicLookups
@@ -129,8 +135,9 @@ class Cluster(Actor):
     def on_start(self) -> None:
         """Create the clients, which connect by themselves, and the children that always run."""
         partitioner = LIBRDKAFKA_PARTITIONER[self._proxy.producer.partitioner]
+        figures = self._counters.statistics
         self._client = ProducerClient(
-            settings.producer(self._proxy, partitioner),
+            settings.producer(self._proxy, partitioner) | ({} if figures is None else figures.settings()),
             self._deliver,
             self._client_error,
             stamp=bool(self._proxy.journal.topic),
@@ -217,56 +224,25 @@ class Cluster(Actor):
 
     def on_child_stopped(self, ref: ActorRef[Any]) -> None:
         """Forget the child; start a group that somebody waits for again."""
-        for topic, producer in tuple(self._producers.items()):
-            if producer is ref:
-                del self._producers[topic]
+        self._producers.stopped(ref)
         self._groups.stopped(ref)
 
     # -- producing ------------------------------------------------------------------------------
 
     @handles(GetProducer)
     def _get_producer(self, request: GetProducer) -> ActorRef[TopicProducer] | None:
-        ref = self._producers.get(request.topic)
-        if ref is not None and ref.is_alive():
+        if (ref := self._producers.get(request.topic)) is not None:
             return ref
         if request.topic == self._proxy.journal.topic:
             raise InvalidParameter(
                 f"bad topic: only the daemon itself writes to its journal, {request.topic}"
             )
-        if self._draining:
-            raise ShuttingDown
-        if self._lookups.waiting + len(self._producers) >= self._proxy.producer.max_topics:
-            raise TooManyRequests("producer.max_topics")
-        self.start_task(self._find(request, self.take_reply()))
+        self._producers.check_room(self._lookups.waiting)
+        self.start_task(self._producers.find(request, self.take_reply(), self._lookups))
         return None
 
-    async def _find(self, request: GetProducer, reply: Future[Any]) -> None:
-        """Start a producer once the topic is found: a name that no topic has costs no actor."""
-        try:
-            async with asyncio.timeout(None if request.patient else _PATIENCE):
-                found = await self._lookups.resolve(request.topic)
-        except TimeoutError:
-            if self._lookups.waiting > _CROWD:
-                reply.try_fail(TooManyRequests("producer.max_topics"))
-                return
-        else:
-            if found.partitions is None and (found.error is None or request.patient):
-                reply.try_fail(found.error or unknown_topic())
-                return
-        try:
-            reply.try_set(self._producer(request.topic))
-        except PixyError as error:
-            reply.try_fail(error)
-
-    def _producer(self, topic: str) -> ActorRef[TopicProducer]:
-        ref = self._producers.get(topic)
-        if ref is not None and ref.is_alive():
-            return ref
-        if self._draining:
-            raise ShuttingDown
-        if len(self._producers) >= self._proxy.producer.max_topics:
-            raise TooManyRequests("producer.max_topics")
-        ref = self.spawn(
+    def _spawn_producer(self, topic: str) -> ActorRef[TopicProducer]:
+        return self.spawn(
             TopicProducer,
             topic,
             self._proxy.producer,
@@ -274,10 +250,9 @@ class Cluster(Actor):
             self._lookups.writable,
             legacy=settings.record_headers_unsupported(self._proxy),
             journal=self._journal,
+            counters=self._counters.produced.of(topic),
             name=self.free_name(f"{topic}.producer"),
         )
-        self._producers[topic] = ref
-        return ref
 
     def _deliver(self, reports: list[Report]) -> None:
         by_life: dict[ProducerLife, list[Report]] = {}
@@ -288,7 +263,9 @@ class Cluster(Actor):
                 life.ref.tell(DeliveryReports(life, tuple(own)), urgent=True)
             except ActorDeadError:
                 logger.info("%s: %d late delivery reports", self.path, len(own))
-                Settler(self.path, None).settle(tuple(own))  # logs what is lost and had no caller
+                settler = Settler(self.path, None)
+                for pending in settler.settle(tuple(own)):  # logs what is lost and had no caller
+                    settler.refuse(pending)
 
     def _client_error(self, error: Exception) -> None:
         self.actor_ref.tell(_ClientFailed(error), urgent=True)
@@ -316,6 +293,7 @@ class Cluster(Actor):
             self._session,
             self._lookups.partitions,
             self._journal,
+            self._counters.groups.of(name),
             name=self.free_name(name),
         )
 
@@ -348,6 +326,22 @@ class Cluster(Actor):
             except ActorDeadError:
                 continue
         return own
+
+    @handles(GroupRefs)
+    def _group_refs(self, _query: GroupRefs) -> dict[str, ActorRef[GroupConsumer]]:
+        return self._groups.refs()
+
+    @handles(ViewCluster)
+    def _view(self, _query: ViewCluster) -> ClusterView:
+        journal = self._journal
+        return ClusterView(
+            self._client.down,
+            len(self._groups),
+            self._proxy.consumer.max_groups,
+            len(self._producers),
+            self._proxy.producer.max_topics,
+            None if journal is None else (journal.held, journal.limit, journal.lost_total),
+        )
 
     @handles(KnownGroups)
     def _known_groups(self, _query: KnownGroups) -> list[str]:
@@ -397,16 +391,14 @@ class Cluster(Actor):
     @handles(DrainCluster)
     def _drain(self, _request: DrainCluster) -> int:
         if not self._draining:
-            self._draining = self._groups.closed = True
+            self._draining = self._groups.closed = self._producers.closed = True
             self.start_task(self._drain_all(self.take_reply()))
         return 0  # an earlier request reports what is given up
 
     async def _drain_all(self, reply: Future[Any]) -> None:
         until = self.system.loop.time() + self._proxy.producer.shutdown_timeout
         groups = [ref.ask(Leave(), block=False, urgent=True) for ref in self._groups.refs().values()]
-        producers = [
-            ref.ask(DrainProducer(), block=False) for ref in self._producers.values() if ref.is_alive()
-        ]
+        producers = [ref.ask(DrainProducer(), block=False) for ref in self._producers.alive()]
         instances = self._instances.ask(CloseInstances(), block=False, urgent=True)
         lost = 0
         for producer in producers:

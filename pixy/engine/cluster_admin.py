@@ -131,11 +131,11 @@ class ClusterAdmin:
         return FoundOffsets({number: offset for (_, number), offset in sorted(offsets.items())}, found.id)
 
     async def groups(self) -> list[ListedGroup]:
-        """All consumer groups, sorted by name."""
+        """Return all consumer groups, sorted by name."""
         return await self._ask(ListGroups())
 
     async def group(self, group: str) -> GroupView:
-        """A group's state, members and offsets. Raises UnknownGroup."""
+        """Return a group's state, members and offsets. Raises UnknownGroup."""
         group_id(group)
         return await self._ask(DescribeGroup(group))
 
@@ -151,7 +151,7 @@ class ClusterAdmin:
         await self._ask(DeleteGroup(group))
 
     async def brokers(self) -> list[int]:
-        """The ids of the brokers, sorted."""
+        """Return the ids of the brokers, sorted."""
         return await self._ask(GetBrokers())
 
     def _check_changed(self, topic: str) -> None:

@@ -14,11 +14,12 @@ from pixy.engine.produce.topic_producer import TopicProducer
 
 @dataclass(frozen=True, slots=True)
 class GetProducer(Request[ActorRef[TopicProducer]]):
-    """Ask for the producer of a topic; it is started if there is none, and the topic exists. Otherwise: UnknownTopic.
+    """Ask for the producer of a topic. It is started if there is none and the topic exists. The reply may be UnknownTopic.
 
     Attributes:
         topic: of the producer.
-        patient: whether to fail if Kafka does not answer. An asynchronous message is kept by the producer then.
+        patient: wait for Kafka's answer about the topic, and reply with an error if none comes. False is for asynchronous
+            messages: if none comes soon, the producer is started all the same, and keeps them until the topic is found.
     """
 
     topic: str
@@ -66,6 +67,34 @@ class OwnGroups(Request[dict[str, dict[str, list[int]]]]):
 @dataclass(frozen=True, slots=True)
 class KnownGroups(Request[list[str]]):
     """Ask for the groups that this daemon consumes for, and for those that it has consumed for: the newest ``consumer.max_groups``."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRefs(Request[dict[str, ActorRef[GroupConsumer]]]):
+    """Ask for the actors of the groups that this daemon consumes for, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """What a cluster says about itself when somebody looks.
+
+    Attributes:
+        down: why no broker can be reached, as the producer last said; empty if it has not.
+        groups: how many groups, and ``max_groups`` of them there may be; likewise ``producers``.
+        journal: events that are held, how many may be, and how many were lost; None without a journal.
+    """
+
+    down: str
+    groups: int
+    max_groups: int
+    producers: int
+    max_producers: int
+    journal: tuple[int, int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ViewCluster(Request[ClusterView]):
+    """Ask a cluster for its :class:`ClusterView`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from typing import Any
 
 from actors import ActorSystem, SlowHandler, TraceContext, trace_as
 from actors.tracing import Crashes, LoopWatch, Trace, Tracer, wait_graph
@@ -24,10 +25,10 @@ SLOW_EVERY = 10.0
 """Seconds between two log lines about the same slow handler."""
 
 MAX_SLOW = 1_000
-"""How many slow handlers to remember."""
+"""The most slow handlers to remember."""
 
 MAX_CRASHES = 20
-"""How many kinds of failures a dump shows, the latest first."""
+"""The most kinds of failures that a dump shows, the latest first."""
 
 
 def _indented(dump: str) -> Iterator[str]:
@@ -45,10 +46,12 @@ class Diagnostics:
     Args:
         system: the actors.
         settings: the configuration's ``diagnostics``.
+        provider: OpenTelemetry's, which gets the traces of actors, too; None for no export.
     """
 
-    def __init__(self, system: ActorSystem, settings: Settings) -> None:
+    def __init__(self, system: ActorSystem, settings: Settings, provider: Any = None) -> None:
         self._system = system
+        self._provider = provider
         self._settings = settings
         self._crashes = Crashes(system)
         self._slow: dict[tuple[str, str], float] = {}
@@ -68,6 +71,12 @@ class Diagnostics:
         if self._settings.trace:
             tracer = Tracer(self._settings.trace_sample)
             self._ends += [tracer.listen(self._traced), self._system.instrument(tracer)]
+            if self._provider is not None:
+                from actors.tracing.otel import OTelExporter
+
+                exporter = OTelExporter(self._system, tracer, self._provider)
+                exporter.start()
+                self._ends.append(exporter.stop)
 
     def stop(self) -> None:
         """Stop watching."""
@@ -87,7 +96,7 @@ class Diagnostics:
 
     @property
     def traced(self) -> bool:
-        """Whether transports should read the client's ``traceparent`` header."""
+        """True if transports should read the client's ``traceparent`` header."""
         return self._settings.trace
 
     def dump(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,29 +13,38 @@ from actors import ESCALATE, ActorDeadError, ActorRef, ActorSystem
 from pixy.config.model import App
 from pixy.engine.access_log import access_log_of
 from pixy.engine.client import ClusterClient
+from pixy.engine.cluster import Cluster
 from pixy.engine.cluster_messages import IsIdle
+from pixy.engine.counters import ClusterCounters
 from pixy.engine.diagnostics import Diagnostics
 from pixy.engine.guard import Guard
 from pixy.engine.guarded import AnyCluster, GuardedCluster
 from pixy.engine.identities import Identities
+from pixy.engine.inspector import Inspector
+from pixy.engine.life.lives import Lives
+from pixy.engine.message_spans import MessageSpans
+from pixy.engine.meter import Meter
 from pixy.engine.service import (
     CloseIdentity,
     Listen,
     ListenerSpec,
     OpenIdentity,
     Reload,
+    Retire,
     Service,
     Shutdown,
     Start,
 )
-from pixy.errors import PixyError, StartError, UnknownCluster
+from pixy.engine.workers import Siblings, Stray, Strays
+from pixy.errors import ConfigError, NotConsumed, PixyError, StartError, UnknownCluster
+from pixy.kafka.statistics import Statistics
 
 logger = logging.getLogger("pixy.engine")
 
 
 @dataclass(frozen=True, slots=True)
 class StopResult:
-    """How a stop went.
+    """The outcome of a stop.
 
     Attributes:
         lost_messages: produced messages that were given up.
@@ -48,21 +58,29 @@ class StopResult:
 
     @property
     def clean(self) -> bool:
-        """Whether the drain ended in time, no message was given up and no actor was left."""
+        """True if the drain ended in time, no message was given up and no actor was left."""
         return self.drained and not self.lost_messages and not self.left
 
 
 class Engine:
     """``async with Engine(config) as engine: await engine.cluster().produce("t", b"v")``."""
 
-    def __init__(self, config: App) -> None:
+    def __init__(self, config: App, siblings: Siblings | None = None) -> None:
         self.config = config
+        self._siblings = siblings
         self.stopping = False
         self._began = time.monotonic()
         self.guard = Guard(config) if config.auth.enabled else None
         """Decides who may do what; None without ``auth``."""
         self.access_log = access_log_of(config)
         """Takes a line for each request; None without ``access_log.path``."""
+        watched = bool(config.admin_addr)
+        self.meter = Meter() if watched else None
+        """Counts requests; None without ``admin_addr``."""
+        self.counters = {name: ClusterCounters(Statistics() if watched else None) for name in config.proxies}
+        """What has happened so far, by cluster."""
+        self.spans = _spans_of(config)
+        """Makes spans of messages; none without ``tracing.export.endpoint``."""
         self.addresses: dict[str, str] = {}
         """The listeners' addresses by name, with the actual port where the configuration says 0."""
         self.diagnostics: Diagnostics
@@ -70,6 +88,7 @@ class Engine:
         self._system: ActorSystem
         self._service: ActorRef[Service]
         self._clusters: dict[str, ClusterClient] = {}
+        self._actors: dict[str, ActorRef[Cluster]] = {}
         self._identities: dict[str, Identities] = {}
         """The Kafka identities of callers, by cluster; of those clusters that have any."""
         self._closing: list[asyncio.Task[None]] = []
@@ -105,18 +124,23 @@ class Engine:
             self.guard.start()
         settings = self.config.diagnostics
         self._system = ActorSystem("pixy", slow_handler=settings.slow_handler)
-        self.diagnostics = Diagnostics(self._system, settings)
+        self.diagnostics = Diagnostics(self._system, settings, getattr(self.spans, "provider", None))
         self.diagnostics.start()
-        self._service = self._system.spawn(Service, self.config, name="service", supervision=ESCALATE)
+        self._service = self._system.spawn(
+            Service, self.config, self.counters, name="service", supervision=ESCALATE
+        )
         try:
             clusters = await self._service.ask(Start(), block=False)
             # Before the listeners start, so that the first request finds the clusters.
             self._clusters.update(
                 {
-                    name: ClusterClient(ref, self.config.proxies[name], lambda: self.stopping)
+                    name: ClusterClient(
+                        ref, self.config.proxies[name], lambda: self.stopping, self._strays(name)
+                    )
                     for name, ref in clusters.items()
                 }
             )
+            self._actors.update(clusters)
             self._closing = [asyncio.create_task(each.keep_closing()) for each in self._identities.values()]
             self.addresses = await self._service.ask(Listen(tuple(listeners)), block=False)
         except ActorDeadError as error:
@@ -127,6 +151,14 @@ class Engine:
             await self._system.stop()
             await self._stopped()
             raise
+
+    def inspector(self) -> Inspector:
+        """Return what looks into the running engine: for the admin listener, which checks rights by itself."""
+        return Inspector(self._actors, self._clusters)
+
+    def lives(self) -> Lives:
+        """Return what tells lives of messages. It checks the rights of the caller of each request."""
+        return Lives(self.inspector(), self.guard, self.config, self._system.loop.time)
 
     def cluster(self, name: str = "") -> AnyCluster:
         """Return a cluster as the caller of this request may use it.
@@ -161,6 +193,23 @@ class Engine:
                 raise
         return GuardedCluster(client, guard, caller, name)
 
+    def _strays(self, cluster: str, identity: str = "") -> Strays | None:
+        return None if self._siblings is None else Strays(self._siblings, cluster, identity)
+
+    async def ack_here(self, stray: Stray) -> None:
+        """Acknowledge a message that this process has delivered, for another worker, which has checked the caller's rights.
+
+        Raises:
+            PixyError: it has not, or no longer holds it.
+        """
+        client: ClusterClient | None = self._clusters.get(stray.cluster)
+        if stray.identity:
+            identities = self._identities.get(stray.cluster)
+            client = None if identities is None else identities.opened(stray.identity)
+        if client is None:
+            raise NotConsumed(stray.group, stray.topic, stray.partition)
+        await client.ack_here(stray.topic, stray.group, stray.partition, stray.offset)
+
     def _make_identities(self) -> None:
         for name, proxy in self.config.proxies.items():
             if proxy.identities.users:
@@ -174,6 +223,7 @@ class Engine:
                     lambda ref: ref.ask(IsIdle(), block=False),
                     lambda ref: self._service.ask(CloseIdentity(ref), block=False),
                     lambda: self.stopping,
+                    strays=lambda identity, name=name: self._strays(name, identity),  # type: ignore[misc]
                 )
 
     def reload_rules(self, config: App) -> None:
@@ -213,6 +263,14 @@ class Engine:
         """Read the listeners' certificates again. Raises StartError, and then the earlier ones stay in use."""
         await self._service.ask(Reload(), block=False)
 
+    async def retire(self, within: float) -> None:
+        """Leave the addresses to another worker: accept no more connections, and wait for the ends of those that there are.
+
+        Args:
+            within: seconds of the longest wait.
+        """
+        await self._service.ask(Retire(within), block=False)
+
     async def failed(self) -> Exception:
         """Wait until the service fails for good. Return the error."""
         return await asyncio.shield(self._system.failure)
@@ -239,7 +297,21 @@ class Engine:
         for task in self._closing:
             task.cancel()
         self.diagnostics.stop()
+        await self.spans.stop()
         if self.guard is not None:
             await self.guard.stop()
         if self.access_log is not None:
             await asyncio.to_thread(self.access_log.stop)
+
+
+def _spans_of(config: App) -> MessageSpans:
+    """Return what makes spans. Raises ConfigError if the extra ``otel`` is missing."""
+    if not config.tracing.export.endpoint:
+        return MessageSpans()
+    try:
+        from pixy.engine.otel_spans import OTelSpans
+    except ImportError as error:
+        raise ConfigError(
+            f"tracing.export needs the extra otel: pip install 'kafka-pixy[otel]' ({error})"
+        ) from error
+    return OTelSpans(config, random.Random())

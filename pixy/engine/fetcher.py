@@ -135,7 +135,7 @@ class Fetcher(Actor):
                 self.set_timer("expire", self._patience, _Expire())
 
     def _has_room(self, caller: str) -> bool:
-        """Whether a consumer is free, for this caller: the last quarter of them is for others."""
+        """Return whether a consumer is free, for this caller: the last quarter of them is for others."""
         return self._active < self._most and (not caller or self._held.get(caller, 0) < part(self._most))
 
     def _waits_too_often(self, caller: str) -> bool:

@@ -34,7 +34,7 @@ from pixy.kafka import settings
 from pixy.kafka.line_producer import LineProducer
 
 LONGEST: Final = 32_767
-"""Characters of a name. Kafka takes no longer string in a request; patterns and limits are not asked about one."""
+"""Characters of a name. Strings in Kafka's requests are no longer; a longer name is refused before patterns and limits look at it."""
 
 
 class Operation:
@@ -134,7 +134,7 @@ class Guard:
             await asyncio.to_thread(self.audit.stop)
 
     def caller(self) -> Caller:
-        """The caller of the request that is being answered. Raises Unauthenticated."""
+        """Return the caller of the request that is being answered. Raises Unauthenticated."""
         caller = current.get()
         if caller is None:
             raise Unauthenticated("credentials are required")
@@ -159,11 +159,11 @@ class Guard:
             self.audit.refused(caller, Access("describe", cluster), error)
 
     def allows(self, caller: Caller, access: Access) -> bool:
-        """Whether a caller may do something."""
+        """Return whether the rules let a caller do something. Neither limits nor the audit log take part."""
         return self.rules.allows(caller.principal, access)
 
     def check(self, caller: Caller, access: Access) -> None:
-        """Raise Forbidden unless a caller may do something."""
+        """Raise Forbidden unless the rules let a caller do something. Neither limits nor the audit log take part."""
         self.rules.check(caller.principal, access)
 
     def begin(self, caller: Caller, *accesses: Access, polls: bool = False) -> Operation:

@@ -36,7 +36,7 @@ _OWN = (DeleteInstance, GetAssignment, GetSubscription, Unsubscribe)
 
 
 def message_size(message: Message) -> int:
-    """The bytes of a message's key and value."""
+    """Return the bytes of a message's key and value."""
     return len(message.value() or b"") + len(message.key() or b"")
 
 

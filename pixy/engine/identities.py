@@ -21,23 +21,24 @@ from pixy.auth.principal import Principal
 from pixy.config.model import Proxy
 from pixy.config.security import OWN
 from pixy.engine.client import ClusterClient
+from pixy.engine.workers import Strays
 from pixy.errors import ConfigError, Forbidden, Limited, PixyError
 
 logger = logging.getLogger("pixy.engine")
 
 _LOOKS: Final = 2
-"""How often idle identities are looked for within ``idle_timeout``."""
+"""The number of times that idle identities are looked for within ``idle_timeout``."""
 
 Open = Callable[[str, Proxy], Awaitable[ActorRef[Any]]]
 """Starts the actor of an identity, by its name and configuration."""
 Idle = Callable[[ActorRef[Any]], Awaitable[bool]]
-"""Whether the actor of an identity has nothing to do."""
+"""Tells whether the actor of an identity has nothing to do."""
 Close = Callable[[ActorRef[Any]], Awaitable[None]]
 """Ends the actor of an identity."""
 
 
 def proxy_as(proxy: Proxy, name: str) -> Proxy:
-    """The configuration of a cluster for one of its identities.
+    """Return the configuration of a cluster for one of its identities.
 
     Args:
         proxy: the cluster's.
@@ -98,6 +99,7 @@ class Identities:
         close: ends it.
         stopping: whether the engine stops.
         clock: seconds.
+        strays: acknowledges for an identity what other workers have delivered.
 
     Raises:
         ConfigError: a pattern is wrong.
@@ -113,7 +115,9 @@ class Identities:
         close: Close,
         stopping: Callable[[], bool],
         clock: Callable[[], float] = time.monotonic,
+        strays: Callable[[str], Strays | None] = lambda _identity: None,
     ) -> None:
+        self._strays = strays
         self._cluster = cluster
         self._proxy = proxy
         self._config = proxy.identities
@@ -153,7 +157,7 @@ class Identities:
         return use
 
     def client(self, principal: Principal) -> ClusterClient | None:
-        """The operations on the cluster as a principal's identity; None: as the daemon itself.
+        """Return the operations on the cluster as a principal's identity; None: as the daemon itself.
 
         Args:
             principal: who calls.
@@ -174,10 +178,15 @@ class Identities:
                 raise Limited("all Kafka identities are in use (`identities.max`)")
             proxy = proxy_as(self._proxy, name)
             opening = _Opening(lambda: self._start(name, proxy))
-            client = ClusterClient(opening, proxy, self._stopping)
+            client = ClusterClient(opening, proxy, self._stopping, self._strays(name))
             found = self._open[name] = _Identity(client, opening, 0.0)
         found.used = self._clock()
         return found.client
+
+    def opened(self, name: str) -> ClusterClient | None:
+        """Return the operations on the cluster as an identity; None: nobody uses it at present."""
+        found = self._open.get(name)
+        return None if found is None else found.client
 
     def look(self) -> None:
         """Begin to close identities that have had nothing to do for ``idle_timeout``."""

@@ -49,6 +49,11 @@ class SandboxGroups:
     async def describe(self, group: str, kafka: KafkaAdmin, offsets: Offsets) -> GroupView:
         """Describe a group.
 
+        Args:
+            group: its id.
+            kafka: lists the topics in which to look for offsets, if the group has no members.
+            offsets: looks them up in one topic.
+
         Raises:
             UnknownGroup: it has neither members nor offsets, and had no members before.
         """

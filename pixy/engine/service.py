@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,7 @@ from actors import (
 from pixy.config.model import App, Proxy
 from pixy.engine.cluster import Cluster
 from pixy.engine.cluster_messages import DrainCluster, Reach
+from pixy.engine.counters import ClusterCounters
 from pixy.errors import PixyError, ShuttingDown, StartError
 
 logger = logging.getLogger("pixy.engine")
@@ -66,6 +68,17 @@ class Draining(Request[None]):
 
 
 @dataclass(frozen=True, slots=True)
+class Retire(Request[None]):
+    """To a listener, or to the service for all of them: leave the address to another worker.
+
+    No more connections are accepted, and those that there are end once their requests are answered. The reply comes when they have, or
+    after ``within`` seconds.
+    """
+
+    within: float
+
+
+@dataclass(frozen=True, slots=True)
 class Reload(Request[None]):
     """To a listener, or to the service for all of them: read the certificates again. The reply may be a StartError."""
 
@@ -93,10 +106,16 @@ class CloseIdentity(Request[None]):
 
 
 class Service(Actor):
-    """Root supervisor. A cluster that fails too often, or a listener that fails, ends the process."""
+    """Root supervisor. A cluster that fails too often, or a listener that fails, ends the process.
 
-    def __init__(self, config: App) -> None:
+    Args:
+        config: the whole configuration.
+        counters: of each cluster.
+    """
+
+    def __init__(self, config: App, counters: Mapping[str, ClusterCounters]) -> None:
         super().__init__()
+        self._counters = counters
         self._config = config
         self._clusters: dict[str, ActorRef[Cluster]] = {}
         self._identities: dict[ActorRef[Cluster], None] = {}
@@ -107,7 +126,12 @@ class Service(Actor):
         """Start the clusters, which connect in the background."""
         for name, proxy in self._config.proxies.items():
             self._clusters[name] = self.spawn(
-                Cluster, name, proxy, self._config.rest.node_id, name=self.free_name(name)
+                Cluster,
+                name,
+                proxy,
+                self._config.rest.node_id,
+                counters=self._counters[name],
+                name=self.free_name(name),
             )
 
     @handles(OpenIdentity)
@@ -120,6 +144,7 @@ class Service(Actor):
             message.proxy,
             self._config.rest.node_id,
             self._config.proxies[message.cluster],
+            self._counters[message.cluster].without_statistics(),
             name=self.free_name(f"{message.cluster}@{message.identity}"),
             supervision=_FOR_EVER,
         )
@@ -185,6 +210,11 @@ class Service(Actor):
         else:
             reply.try_set(None)
 
+    @handles(Retire)
+    def _retire(self, message: Retire) -> None:
+        asked = [listener.ask(message, block=False) for listener in self._listeners]
+        self.start_task(_all(asked, self.take_reply()))
+
     @handles(Shutdown)
     async def _shutdown(self, _message: Shutdown) -> int:
         self._draining = True
@@ -200,3 +230,10 @@ class Service(Actor):
         for listener in reversed(self._listeners):
             await listener.stop(block=False)
         return lost
+
+
+async def _all(asked: Sequence[Awaitable[None]], reply: Future[None]) -> None:
+    for each in asked:
+        with suppress(ActorDeadError):
+            await each
+    reply.try_set(None)

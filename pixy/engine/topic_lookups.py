@@ -53,7 +53,7 @@ class TopicLookups:
         self._known: frozenset[str] = frozenset()
         self._listed = float("-inf")
         self._listing: asyncio.Task[None] | None = None
-        self._resolving: dict[str, asyncio.Task[Resolved]] = {}
+        self._resolving: dict[tuple[str, bool], asyncio.Task[Resolved]] = {}
         self._refused: dict[str, float] = {}
         self._fresh: dict[str, tuple[float, tuple[int, ...]]] = {}
 
@@ -62,20 +62,36 @@ class TopicLookups:
         """Topics that are being looked up for producers."""
         return len(self._resolving)
 
-    async def resolve(self, topic: str) -> Resolved:
-        """For the first message to a topic: find out whether there is one, before an actor is started for it.
+    async def resolve(self, topic: str, *, surely: bool = False) -> Resolved:
+        """Find out whether there is a topic, at the first message to it, before an actor is started for it.
 
         Askers share a look-up. After one that found no topic, the next one does not try three times. What a group did
         not find does not count: its question may be what makes the broker create the topic, which takes a moment.
+
+        Args:
+            topic: which one.
+            surely: the message is lost if there is none. So always try three times, and never believe a look-up that had begun
+                before: the topic may have been made since.
         """
-        task = self._resolving.get(topic)
-        if task is None:
-            task = self._resolving[topic] = asyncio.get_running_loop().create_task(self._resolve(topic))
-            task.add_done_callback(lambda _done: self._resolving.pop(topic, None))
+        key = topic, surely
+        if surely and key in self._resolving:
+            found = await asyncio.shield(self._resolving[key])
+            if found.partitions is not None or found.error is not None:
+                return found
+        task = self._resolving.get(key)
+        if task is None or task.done():  # its callback comes in the next turn of the loop
+            task = asyncio.get_running_loop().create_task(self._resolve(topic, surely))
+            self._resolving[key] = task
+            task.add_done_callback(lambda done: self._resolved(key, done))
         return await asyncio.shield(task)
 
-    async def _resolve(self, topic: str) -> Resolved:
-        attempts = {"attempts": 1} if self._now() < self._refused.get(topic, float("-inf")) else {}
+    def _resolved(self, key: tuple[str, bool], task: asyncio.Task[Resolved]) -> None:
+        if self._resolving.get(key) is task:
+            del self._resolving[key]
+
+    async def _resolve(self, topic: str, surely: bool) -> Resolved:
+        lately = not surely and self._now() < self._refused.get(topic, float("-inf"))
+        attempts = {"attempts": 1} if lately else {}
         try:
             found = await look_up(self.writable, topic, **attempts)
         except asyncio.CancelledError:  # by close()
@@ -92,7 +108,7 @@ class TopicLookups:
         return found
 
     async def writable(self, topic: str) -> tuple[int, ...] | None:
-        """For a producer: the partitions that have a leader, sorted; None without such a topic.
+        """Return the partitions that have a leader, sorted; None without such a topic. For a producer.
 
         Raises:
             PixyError: no broker answers, the topic is being made and has no leader yet, or the daemon may not see it.
@@ -113,7 +129,7 @@ class TopicLookups:
         return tuple(sorted(n for n, info in found.partitions.items() if info.leader >= 0))
 
     async def partitions(self, topic: str) -> int | None:
-        """For a group: the number of partitions; None without such a topic. Raises PixyError."""
+        """Return the number of partitions; None without such a topic. For a group. Raises PixyError."""
         failed = self._failed.get(topic)
         if failed is not None and self._now() < failed[0]:
             if failed[1] is not None:

@@ -57,16 +57,16 @@ class KafkaAdmin:
         self._coordinators.close()
 
     async def topics(self) -> dict[str, tuple[PartitionInfo, ...]]:
-        """All topics with their partitions."""
+        """Return all topics with their partitions."""
         found = await self._describe_topics(None)
         return {**dict.fromkeys(found.errors, ()), **found.partitions}
 
     async def partitions(self, topic: str) -> tuple[PartitionInfo, ...]:
-        """A topic's partitions. Asking does not create the topic. Raises UnknownTopic."""
+        """Return a topic's partitions. Asking does not create the topic. Raises UnknownTopic."""
         return (await self.topic(topic))[0]
 
     async def topic(self, topic: str) -> tuple[tuple[PartitionInfo, ...], str]:
-        """A topic's partitions and its id, empty if the broker gives none. Asking does not create the topic. Raises UnknownTopic."""
+        """Return a topic's partitions and id, empty if the broker gives none. Asking does not create the topic. Raises UnknownTopic."""
         found = await self._describe_topics([topic])
         if topic not in found.partitions:
             raise found.errors.get(topic) or unknown_topic()
@@ -74,20 +74,20 @@ class KafkaAdmin:
         return found.partitions[topic], "" if topic_id == NULL_UUID else str(topic_id)
 
     async def brokers(self) -> list[int]:
-        """The ids of the live brokers, sorted."""
+        """Return the ids of the live brokers, sorted."""
         return sorted(each.node_id for each in (await self._describe_topics([])).brokers)
 
     async def _describe_topics(self, names: Sequence[str] | None) -> Topics:
         return await self._threads.run(lambda: self._brokers.topics(names))
 
     async def configs(self, topics: Sequence[str]) -> Configs:
-        """The topics' own settings, without the broker's defaults."""
+        """Return the topics' own settings, without the broker's defaults."""
         return await self._threads.run(
             lambda: self._brokers.ask_any(lambda connection: topic_configs(connection, topics, own=True))
         )
 
     async def bounds(self, topic: str, partitions: Iterable[int]) -> dict[int, tuple[int, int]]:
-        """The oldest offset of each partition and the offset of the next record to be written.
+        """Return the oldest offset of each partition and the offset of the next record to be written.
 
         Args:
             topic: of all partitions.
@@ -113,7 +113,7 @@ class KafkaAdmin:
         return await self._threads.run(blocking)
 
     async def offsets(self, group: str, topic: str, partitions: Iterable[int]) -> dict[int, tuple[int, str]]:
-        """A group's committed offset and metadata by partition.
+        """Return a group's committed offset and metadata by partition.
 
         Args:
             group: its id.
@@ -166,24 +166,24 @@ class KafkaAdmin:
         return await self._threads.run(blocking)
 
     async def groups(self) -> list[str]:
-        """The names of all consumer groups."""
+        """Return the names of all consumer groups."""
         return await self._threads.run(self._members.names)
 
     async def listed_groups(self) -> list[ListedGroup]:
-        """All consumer groups, sorted by name."""
+        """Return all consumer groups, sorted by name."""
         return await self._threads.run(self._members.listed)
 
     async def describe_group(self, group: str) -> DescribedGroup:
-        """A group's state and members."""
+        """Return a group's state and members."""
         return (await self._threads.run(lambda: self._members.described([group])))[group]
 
     async def committed(self, group: str) -> dict[TopicPartition, tuple[int, str]]:
-        """All committed offsets of a group with their metadata; none below 0."""
+        """Return all committed offsets of a group with their metadata; none below 0."""
         found = await self._with_offsets(group, lambda offsets: offsets.all_committed())
         return {tp: (each.offset, each.metadata) for tp, each in found.items() if each.offset is not None}
 
     async def logs(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, tuple[int, int]]:
-        """The oldest offset of each partition and the offset of the next record to be written."""
+        """Return the oldest offset of each partition and the offset of the next record to be written."""
         found = await self._threads.run(lambda: self._logs.logs(partitions))
         return {each: (log.oldest, log.end) for each, log in found.items()}
 
@@ -192,7 +192,7 @@ class KafkaAdmin:
         await self._threads.run(lambda: change(self._changes))
 
     async def describe(self, groups: Sequence[str]) -> Groups:
-        """The members of groups, and the partitions assigned to each."""
+        """Return the members of groups, and the partitions assigned to each."""
         return await self._threads.run(lambda: self._members.describe(groups))
 
 

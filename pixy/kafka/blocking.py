@@ -34,7 +34,7 @@ class ClusterView:
 
     Args:
         settings: see :func:`pixy.kafka.settings.admin`.
-        timeout: seconds that a request may take, and in which one is repeated after an error that passes.
+        timeout: seconds that a request may take; after an error that passes it is repeated for as long.
     """
 
     def __init__(self, settings: Settings, timeout: float = 30.0) -> None:
@@ -63,15 +63,15 @@ class ClusterView:
             time.sleep(_ASK_AGAIN)
 
     def cluster_id(self) -> str:
-        """Kafka's id of the cluster; empty if it has none."""
+        """Return Kafka's id of the cluster; empty if it has none."""
         return self._describe([]).cluster_id
 
     def topics(self) -> dict[str, int]:
-        """The number of partitions of each topic."""
+        """Return the number of partitions of each topic."""
         return self._describe(None).counts
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str]:
-        """The topics' UUIDs; empty where the broker has none. Topics that do not exist are left out."""
+        """Return the topics' UUIDs; empty where the broker has none. Topics that do not exist are left out."""
         found = self._describe(list(topics))
         for error in found.errors.values():
             if not isinstance(error, UnknownTopic):
@@ -82,7 +82,7 @@ class ClusterView:
         }
 
     def topic_settings(self, topic: str) -> dict[str, str]:
-        """All settings of a topic, including defaults."""
+        """Return all settings of a topic, including defaults."""
         return self.configs([topic])[topic]
 
     def create_topic(self, topic: str, partitions: int, config: Mapping[str, str]) -> None:
@@ -105,7 +105,7 @@ class ClusterView:
     def bounds(
         self, partitions: Sequence[TopicPartition], *, committed: bool = True
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """The oldest offset of each partition and the offset of the next record to be written.
+        """Return the oldest offset of each partition and the offset of the next record to be written.
 
         Args:
             partitions: which.
@@ -115,7 +115,7 @@ class ClusterView:
         return {tp: (log.oldest, log.stable if committed else log.end) for tp, log in found.items()}
 
     def offsets_at(self, partitions: Sequence[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
-        """The first offset at or after a time in each partition; -1 if there is none.
+        """Return the first offset at or after a time in each partition; -1 if there is none.
 
         Args:
             partitions: which.
@@ -124,7 +124,7 @@ class ClusterView:
         return self._insist(lambda: self._logs.offsets(dict.fromkeys(partitions, timestamp)))
 
     def configs(self, topics: Iterable[str]) -> Configs:
-        """All settings in force for topics, including the broker's."""
+        """Return all settings in force for topics, including the broker's."""
         wanted = list(topics)
         return self._insist(
             lambda: self._brokers.ask_any(lambda connection: topic_configs(connection, wanted, own=False))
@@ -133,7 +133,7 @@ class ClusterView:
     def committed(
         self, group: str, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, tuple[int, str]]:
-        """A group's committed offsets and metadata; partitions without a commit are left out.
+        """Return a group's committed offsets and metadata; partitions without a commit are left out.
 
         Args:
             group: its id.

@@ -262,7 +262,7 @@ def reason(error: BaseException) -> str:
 
 
 def bootstrap(settings: Settings) -> list[str]:
-    """The bootstrap addresses, with librdkafka's default port where none is given."""
+    """Return the bootstrap addresses, with librdkafka's default port where none is given."""
     peers = [peer.strip().rpartition("://")[2] for peer in settings["bootstrap.servers"].split(",")]
     return [peer if peer.rpartition(":")[2].isdigit() else f"{peer}:{_PORT}" for peer in peers if peer]
 

@@ -68,7 +68,7 @@ class ConsumerClient:
         self._wanted: list[str] | None = None
         """The subscription that waits for the member's id."""
         self._was_assigned = False
-        """Whether this member has had an assignment since it began to subscribe."""
+        """True if this member has had an assignment since it began to subscribe."""
 
         def assigned(_consumer: Any, parts: list[LibraryPartition]) -> None:
             self._was_assigned = True
@@ -159,7 +159,7 @@ class ConsumerClient:
     def committed(
         self, partitions: list[TopicPartition], timeout: float
     ) -> dict[TopicPartition, CommittedOffset]:
-        """The group's committed offsets, after a commit in progress. Raises PixyError.
+        """Return the group's committed offsets, after a commit in progress. Raises PixyError.
 
         Args:
             partitions: which.
@@ -183,7 +183,7 @@ class ConsumerClient:
         return {(part.topic, part.partition): part.offset for part in found}
 
     def under_way(self) -> threading.Thread | None:
-        """The commit in progress: whoever reads committed offsets elsewhere joins it first."""
+        """Return the commit in progress: whoever reads committed offsets elsewhere joins it first."""
         return self._under_way
 
     def wake(self) -> None:
@@ -198,7 +198,7 @@ class ConsumerClient:
             self._consumer.commit(offsets=[], asynchronous=True)
 
     def generation(self) -> int:
-        """The group's generation (the member's epoch with KIP-848): 1 at a group's first assignment.
+        """Return the group's generation (the member's epoch with KIP-848): 1 at a group's first assignment.
 
         Raises:
             PixyError: the library does not know it.
@@ -206,7 +206,7 @@ class ConsumerClient:
         return self._member().generation_id
 
     def member_id(self) -> str:
-        """The id under which the group knows this member; empty before it has joined. Raises as :meth:`generation`."""
+        """Return the id under which the group knows this member; empty before it has joined. Raises as :meth:`generation`."""
         return self._member().member_id
 
     def _member(self) -> Member:

@@ -127,7 +127,7 @@ class DeliveryThread:
 
     @property
     def errors(self) -> int:
-        """How many messages have failed."""
+        """The number of messages that have failed."""
         return self._errors + self._returned.failed
 
     def replace(self, *, fatal: bool) -> None:

@@ -59,6 +59,7 @@ _UNKNOWN_TOPIC_CODES = frozenset(
         _KafkaError._UNKNOWN_PARTITION,
     }
 )
+_NO_TOPIC_CODES = _UNKNOWN_TOPIC_CODES - {_KafkaError._UNKNOWN_PARTITION}
 _UNREACHABLE_CODES = frozenset({_KafkaError._ALL_BROKERS_DOWN, _KafkaError._TRANSPORT})
 
 GROUP_ACTIVE_CODES = frozenset(
@@ -113,7 +114,7 @@ GROUP_REFUSED_CODES = frozenset(
         _KafkaError.GROUP_MAX_SIZE_REACHED,
     }
 )
-"""Why a coordinator does not let a member in. librdkafka reports them, which are not fatal to it, and asks again for ever."""
+"""Errors with which a coordinator refuses a member. librdkafka reports them, not as fatal, and asks again for ever."""
 
 PRODUCER_CODES = frozenset(
     {
@@ -127,7 +128,7 @@ PRODUCER_CODES = frozenset(
         _KafkaError._FATAL,
     }
 )
-"""Why an idempotent producer cannot write a message, though another one can."""
+"""Errors for which an idempotent producer cannot write a message, though another one can."""
 
 INCURABLE_CODES = frozenset(
     {
@@ -154,30 +155,43 @@ MESSAGE_TOO_LARGE = int(_KafkaError.MSG_SIZE_TOO_LARGE)
 
 
 def server_text(code: int) -> str:
-    """Sarama's text of a broker's error code."""
+    """Return Sarama's text of a broker's error code."""
     return f"kafka server: {_SARAMA[code]}"
 
 
 def message_too_large() -> errors.KafkaError:
-    """The error of a message above ``producer.max_message_bytes``."""
+    """Return the error of a message above ``producer.max_message_bytes``."""
     return errors.KafkaError(server_text(MESSAGE_TOO_LARGE), MESSAGE_TOO_LARGE, "MSG_SIZE_TOO_LARGE")
 
 
 def unknown_topic() -> errors.UnknownTopic:
-    """The error of a topic or partition that does not exist."""
+    """Return the error of a topic or partition that does not exist."""
     code = int(_KafkaError.UNKNOWN_TOPIC_OR_PART)
     return errors.UnknownTopic(server_text(code), code, "UNKNOWN_TOPIC_OR_PART")
 
 
+def is_unknown_topic(error: object, or_partition: bool = True) -> bool:
+    """Return whether librdkafka refuses a message because it knows no such topic.
+
+    Args:
+        error: a ``KafkaError``, a ``KafkaException``, or anything else.
+        or_partition: or because the topic has no such partition.
+    """
+    if isinstance(error, KafkaException):
+        error = error.args[0]
+    codes = _UNKNOWN_TOPIC_CODES if or_partition else _NO_TOPIC_CODES
+    return isinstance(error, _KafkaError) and error.code() in codes
+
+
 def timed_out(what: str) -> errors.KafkaError:
-    """The error of a request that Kafka did not answer in time; ``what`` names the request."""
+    """Return the error of a request that Kafka did not answer in time; ``what`` names the request."""
     return errors.KafkaError(
         f"kafka: no answer in time to {what}", int(_KafkaError._TIMED_OUT), "_TIMED_OUT", retriable=True
     )
 
 
 def not_fetched(partitions: Sequence[TopicPartition]) -> errors.KafkaError:
-    """The error of a client that does not fetch partitions, though they have messages: another client may."""
+    """Return the error of a client that does not fetch partitions, though they have messages: another client may."""
     names = ", ".join(f"{topic}/{number}" for topic, number in sorted(partitions)[:3])
     return errors.KafkaError(
         f"kafka: the client does not fetch {names}, though there are messages",
@@ -188,7 +202,7 @@ def not_fetched(partitions: Sequence[TopicPartition]) -> errors.KafkaError:
 
 
 def removed(seconds: float) -> errors.KafkaError:
-    """The error of a client whose group has removed it, and that does not notice: another client may join.
+    """Return the error of a client whose group has removed it, and that does not notice: another client may join.
 
     Args:
         seconds: for how long commits have been refused.
@@ -202,7 +216,7 @@ def removed(seconds: float) -> errors.KafkaError:
 
 
 def left_behind(seconds: float) -> errors.KafkaError:
-    """The error of a client that has not heard of its assignment: another client gets a new one.
+    """Return the error of a client that has not heard of its assignment: another client gets a new one.
 
     Args:
         seconds: for how long it has been behind its group.
@@ -216,7 +230,7 @@ def left_behind(seconds: float) -> errors.KafkaError:
 
 
 def unsupported(what: str) -> errors.KafkaError:
-    """The error of a request that the broker does not implement; ``what`` names the request."""
+    """Return the error of a request that the broker does not implement; ``what`` names the request."""
     return errors.KafkaError(
         f"kafka: {what} is not supported by this broker",
         _KafkaError._UNSUPPORTED_FEATURE,
@@ -225,7 +239,7 @@ def unsupported(what: str) -> errors.KafkaError:
 
 
 def error_of(code: int, text: str | None = None) -> errors.KafkaError:
-    """Our error for an error code of Kafka or of librdkafka.
+    """Return our error for an error code of Kafka or of librdkafka.
 
     Args:
         code: Kafka's codes are positive, librdkafka's negative.

@@ -23,7 +23,7 @@ _METADATA_TIMEOUT = 10.0
 _FIRST_ANSWER = 10.0
 """Seconds to wait beyond a read's timeout for the broker's first answer."""
 _KNOWN_FOR = 10.0
-"""Seconds for which a topic's number of partitions is believed."""
+"""Seconds for which a topic's number of partitions need not be looked up again."""
 _MAX_KNOWN = 10_000
 _CHUNK = 500
 _IGNORED = frozenset(

@@ -55,14 +55,20 @@ class FlowControl(Generic[P]):
                 self._shares.pop(partition, None)
 
     def resumed(self, partition: P) -> None:
-        """Note that a partition is fetched again, paused or not, and that its owner holds what it held."""
+        """Note that a partition, which may have been paused, is fetched again. Its owner holds as much as before."""
         with self._lock:
             share = self._shares.get(partition)
             if share is not None:
                 share.paused = False
 
     def took(self, partition: P, messages: int, size: int) -> None:
-        """Count messages handed to the partition's owner; ``size`` is in bytes."""
+        """Count messages handed to the partition's owner.
+
+        Args:
+            partition: one that is not assigned is ignored.
+            messages: how many.
+            size: bytes of their keys and values.
+        """
         with self._lock:
             share = self._shares.get(partition)
             if share is not None:
@@ -70,7 +76,13 @@ class FlowControl(Generic[P]):
                 share.held_bytes += size
 
     def credit(self, partition: P, messages: int, size: int) -> None:
-        """Count messages that the owner no longer holds, and wake a thread that waits for demand."""
+        """Count messages that the owner no longer holds, and wake a thread that waits for demand.
+
+        Args:
+            partition: one that is not assigned is ignored.
+            messages: how many.
+            size: bytes of their keys and values.
+        """
         with self._lock:
             share = self._shares.get(partition)
             if share is not None:
@@ -79,7 +91,7 @@ class FlowControl(Generic[P]):
                 self._lock.notify()
 
     def demand(self) -> int:
-        """The number of messages to take now."""
+        """Return the number of messages to take now."""
         with self._lock:
             return self._demand()
 

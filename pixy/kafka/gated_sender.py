@@ -71,10 +71,10 @@ class GatedSender:
         self._nothing_held.set()
 
     def shut(self, topic: str, partitions: Sequence[int]) -> None:
-        """Close the gates of a topic, unless some of its gates are closed already.
+        """Close the gates of a topic, unless some of them are closed already.
 
         Args:
-            topic: that is about to be written to.
+            topic: its name; it is about to be written to.
             partitions: those that have a leader, sorted.
         """
         if partitions and topic not in self._topics:

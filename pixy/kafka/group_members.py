@@ -65,7 +65,7 @@ class DescribedGroup:
     epoch: int = field(default=0, compare=False)
     """With KIP-848, the epoch of the assignment that its members should have."""
     consumers: bool = field(default=True, compare=False)
-    """Whether its members, if it has any, are consumers, and not those of Kafka Connect or another program."""
+    """True if its members, if it has any, are consumers, and not those of Kafka Connect or another program."""
 
     def behind(self, member_id: str) -> int | None:
         """Return the epoch of a member that has not taken over the group's assignment; None if it has."""
@@ -87,11 +87,11 @@ class GroupMembers:
         self._brokers = brokers
 
     def names(self) -> list[str]:
-        """The ids of all consumer groups, sorted; see :meth:`listed`."""
+        """Return the ids of all consumer groups, sorted; see :meth:`listed`."""
         return [each.name for each in self.listed()]
 
     def listed(self) -> list[ListedGroup]:
-        """All consumer groups, sorted by name.
+        """Return all consumer groups, sorted by name.
 
         Raises:
             KafkaError: a broker did not answer, or refused, so its groups are not known.
@@ -111,7 +111,7 @@ class GroupMembers:
         return [found[name] for name in sorted(found)]
 
     def describe(self, groups: Sequence[str]) -> Groups:
-        """The members of groups; none of a group that does not exist.
+        """Return the members of groups; none of a group that does not exist.
 
         Args:
             groups: their ids.
@@ -122,7 +122,7 @@ class GroupMembers:
         return {group: each.members for group, each in self.described(groups).items()}
 
     def described(self, groups: Sequence[str]) -> dict[str, DescribedGroup]:
-        """The state and the members of groups. Arguments and errors as in :meth:`describe`."""
+        """Return the state and the members of groups. Arguments and errors as in :meth:`describe`."""
         found: _Described = {}
         coordinators = self._brokers.ask_any(lambda connection: _coordinators(connection, groups))
         for coordinator, theirs in coordinators.items():
@@ -133,7 +133,7 @@ class GroupMembers:
 
 
 def coordinator(brokers: Brokers, group: str) -> Broker:
-    """The broker that coordinates a group.
+    """Return the broker that coordinates a group.
 
     Args:
         brokers: of the cluster.
@@ -177,7 +177,7 @@ def _describe(connection: Connection, groups: Sequence[str]) -> _Described:
 
 
 def _describe_new(connection: Connection, groups: Sequence[str]) -> _Described:
-    """The groups that use KIP-848."""
+    """Describe the groups that use KIP-848."""
     try:
         answer = run(connection.call("ConsumerGroupDescribe", {"GroupIds": list(groups)}))
     except UnsupportedVersionError:

@@ -109,7 +109,7 @@ class GroupOffsets:
     def committed(
         self, partitions: Iterable[TopicPartition], *, patience: float = 0.0
     ) -> dict[TopicPartition, CommittedOffset]:
-        """The committed offsets of partitions, with -1 and -2 where somebody has stored them.
+        """Return the committed offsets of partitions, with -1 and -2 where somebody has stored them.
 
         Args:
             partitions: which.
@@ -124,7 +124,7 @@ class GroupOffsets:
         return found
 
     def all_committed(self) -> dict[TopicPartition, CommittedOffset]:
-        """All committed offsets of the group, without those that the coordinator refused.
+        """Return all committed offsets of the group, without those that the coordinator refused.
 
         Raises:
             KafkaError: the coordinator could not be reached, or refused everything for one reason.
@@ -147,7 +147,7 @@ class GroupOffsets:
     def fetch(
         self, partitions: Iterable[TopicPartition], *, patience: float = 0.0
     ) -> tuple[dict[TopicPartition, CommittedOffset], dict[TopicPartition, KafkaError]]:
-        """The committed offsets of partitions, and the errors of those that the coordinator refused.
+        """Return the committed offsets of partitions, and the errors of those that the coordinator refused.
 
         Args:
             partitions: which.
@@ -228,7 +228,12 @@ class GroupOffsets:
 
 
 def left_out(batch: Iterable[Commit], checked: Iterable[Commit]) -> dict[TopicPartition, KafkaError]:
-    """The errors of the commits that a :data:`Check` has left out."""
+    """Return the errors of the commits that a :data:`Check` has left out.
+
+    Args:
+        batch: the commits that were wanted.
+        checked: those of them that the check has returned.
+    """
     made = {(each.topic, each.partition) for each in checked}
     wanted = ((each.topic, each.partition) for each in batch)
     return {each: error_of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for each in wanted if each not in made}

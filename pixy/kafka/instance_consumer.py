@@ -38,17 +38,17 @@ _TRANSIENT = frozenset(
 
 
 def is_transient(error: Any) -> bool:
-    """Whether the client recovers from this error event without help."""
+    """Return whether the client recovers from this error event without help."""
     return error.code() in _TRANSIENT
 
 
 def partition_of(message: Any) -> TopicPartition:
-    """The partition of a message."""
+    """Return the partition of a message."""
     return message.topic(), message.partition()
 
 
 def size_of(message: Any) -> int:
-    """Bytes of key and value."""
+    """Return the bytes of key and value."""
     # len() of a message is the length of its value.
     key = message.key()
     return len(message) if key is None else len(message) + len(key)
@@ -122,7 +122,7 @@ class InstanceConsumer(ConsumerClient):
         }
 
     def topic_ids(self, topics: Iterable[str], timeout: float) -> Mapping[str, uuid.UUID]:
-        """The ids of the topics that exist. See :meth:`topics`."""
+        """Return the ids of the topics that exist. See :meth:`topics`."""
         return self.topics(topics, timeout).ids
 
     def topics(self, topics: Iterable[str], timeout: float) -> Topics:

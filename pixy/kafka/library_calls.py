@@ -49,7 +49,7 @@ def send_one(producer: Producer, topic: str, item: Message, partition: int, repo
 
 
 def may_move(item: Message, partition: int | None, error: KafkaError) -> bool:
-    """Whether a message can be sent to another partition: its own does not exist, and its caller has not asked for it.
+    """Return whether a message can be sent to another partition: its own does not exist, and its caller has not asked for it.
 
     Such a partition was chosen when the topic had more of them.
 

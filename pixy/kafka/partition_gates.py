@@ -46,7 +46,7 @@ class Layout:
 
     @property
     def count(self) -> int:
-        """How many partitions the topic has."""
+        """The number of partitions that the topic has."""
         return self.partitions[-1] + 1
 
 
@@ -141,7 +141,7 @@ class TopicGates(Generic[T]):
         return chosen, chosen
 
     def all_open(self, keys: Iterable[bytes | None]) -> bool:
-        """Whether messages without a partition pass without :meth:`choose`; if not, ask it for each.
+        """Return whether messages without a partition pass without :meth:`choose`; if not, ask it for each.
 
         Args:
             keys: the different keys of the messages.
@@ -203,11 +203,11 @@ class TopicGates(Generic[T]):
             gate.proved = True
 
     def idle(self) -> bool:
-        """Whether nothing is held, and nothing that a new producer sends again is waited for."""
+        """Return whether no message is held, and none that a new producer sends again is waited for."""
         return not any(gate.held or gate.foreign for gate in self._probing.values())
 
     def admit(self, partition: int) -> bool:
-        """Whether a message may be sent to a closed partition, as its probe; else it must be held."""
+        """Return whether a message may be sent to a closed partition, as its probe; else it must be held."""
         if partition in self._probing:
             return False
         self._probing[partition] = _Gate()
@@ -218,7 +218,12 @@ class TopicGates(Generic[T]):
         del self._probing[partition]
 
     def hold(self, partition: int, message: T) -> bool:
-        """Keep a message that was not admitted. Return whether it is the only one held for its partition."""
+        """Keep a message that was not admitted. Return whether it is the only one held for its partition.
+
+        Args:
+            partition: one that has a probe: :meth:`admit` has returned False.
+            message: goes behind those held before.
+        """
         held = self._probing[partition].held
         held.append(message)
         return len(held) == 1
@@ -266,14 +271,19 @@ class TopicGates(Generic[T]):
         self._probing[partition].under_way = True
 
     def put_back(self, partition: int, message: T) -> None:
-        """Undo :meth:`next`."""
+        """Undo :meth:`next`.
+
+        Args:
+            partition: as for :meth:`next`.
+            message: what it has returned.
+        """
         self._probing[partition].held.appendleft(message)
 
     def held(self, partition: int) -> deque[T]:
-        """The messages that are held for a partition, in order."""
+        """Return the messages that are held for a partition, in order."""
         gate = self._probing.get(partition)
         return deque() if gate is None else gate.held
 
     def probing(self) -> tuple[int, ...]:
-        """The partitions that have a probe on its way or messages held."""
+        """Return the partitions that have a probe on its way or messages held."""
         return tuple(self._probing)

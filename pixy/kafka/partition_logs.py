@@ -50,7 +50,7 @@ class Log:
     first_end: int | None = None
 
     def newest(self, *, committed: bool = True) -> int:
-        """Where somebody begins who wants the messages written since he first asked.
+        """Return the offset at which somebody begins who wants the messages written since he first asked.
 
         Args:
             committed: he reads committed messages only.
@@ -84,7 +84,7 @@ class FirstAttempt:
 
     @property
     def past(self) -> bool:
-        """Whether the log's end may be another one now."""
+        """True if the log's end may be another one now."""
         return self.attempts > 1 or _now() - self.at > _AT_ONCE
 
 
@@ -135,7 +135,7 @@ class PartitionLogs:
         )
 
     def logs(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Log]:
-        """The logs of partitions.
+        """Return the logs of partitions.
 
         Args:
             partitions: which.
@@ -193,12 +193,20 @@ class PartitionLogs:
 
 
 def _now() -> int:
-    """Milliseconds since 1970."""
+    """Return milliseconds since 1970."""
     return int(time.time() * 1000)
 
 
 def settled(partitions: Iterable[TopicPartition], outcomes: Outcomes[T]) -> dict[TopicPartition, T]:
-    """Return the answers of all partitions, or raise the first one's error."""
+    """Return the answers of all partitions.
+
+    Args:
+        partitions: each has an outcome.
+        outcomes: answers or errors.
+
+    Raises:
+        KafkaError: the first one among the outcomes, in the order of ``partitions``.
+    """
     answers: dict[TopicPartition, T] = {}
     for partition in partitions:
         outcome = outcomes[partition]
@@ -244,7 +252,7 @@ def _log(
 def _ends_of_epochs(
     connection: Connection, epochs: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int | KafkaError | None]:
-    """Where leader epochs end; None where the leader does not know."""
+    """Look up where leader epochs end; None where the leader does not know."""
     if not epochs:
         return {}
     topics: dict[str, list[dict[str, int]]] = {}
@@ -267,7 +275,7 @@ def _ends_of_epochs(
 def _written_since(
     connection: Connection, times: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int | KafkaError | None]:
-    """The first messages with timestamps from the given ones to the present; None if there is none.
+    """Return the first messages with timestamps from the given ones to the present; None if there is none.
 
     A timestamp beyond the present says nothing about when its message was written.
     """

@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError as LibraryError, KafkaException
 
 from pixy.errors import KafkaError
 from pixy.kafka.delivery_thread import Busy, DeliveryThread, Probe
-from pixy.kafka.errors import INCURABLE_CODES, translate
+from pixy.kafka.errors import INCURABLE_CODES, is_unknown_topic, translate
 from pixy.kafka.gated_sender import GatedSender, Sending
 from pixy.kafka.library_calls import list_topics, may_move, send_one, send_together
 from pixy.kafka.partition_gates import Layout
@@ -78,7 +78,7 @@ class ProducerClient:
 
     @property
     def down(self) -> str:
-        """Why no broker can be reached, as librdkafka last said; empty if it has not."""
+        """The reason why no broker can be reached, as librdkafka last said; empty if it has not."""
         return self._thread.down
 
     def send(
@@ -93,7 +93,8 @@ class ProducerClient:
 
         Returns:
             How many messages from the front were handled (the rest did not fit: try again after the next
-            delivery report), and those of them that librdkafka refused, with the reason.
+            delivery report; or it is behind one whose topic librdkafka does not know), and those of them that librdkafka
+            refused, with the reason.
         """
         if self._replacing:
             if self._refusal is None:
@@ -133,6 +134,8 @@ class ProducerClient:
                 if self._is_fatal(error):
                     return at, refused
                 refused.append((item, translate(error)))
+                if is_unknown_topic(error):
+                    return at + 1, refused  # once the topic is known, the others come after this one
         return len(batch), refused
 
     def send_bulk(self, topic: str, bulk: Bulk, partitions: Sequence[int]) -> bool:
@@ -224,7 +227,7 @@ class ProducerClient:
         return True
 
     def _roomy(self, count: int, size: int) -> bool:
-        """Whether librdkafka's queue has room to spare for a batch in one call; see ``send_together``."""
+        """Return whether librdkafka's queue has room to spare for a batch in one call; see ``send_together``."""
         return (
             self._outstanding + size < self._max_bytes // 2
             and len(self._thread.producer) + count < _MAX_MESSAGES // 2
@@ -261,7 +264,7 @@ class ProducerClient:
         return refused
 
     def gate(self, topic: str, partitions: Sequence[int]) -> None:
-        """Before others, send one message alone to each of these partitions; see :mod:`pixy.kafka.partition_gates`.
+        """Send one message alone to each of these partitions before others; see :mod:`pixy.kafka.partition_gates`.
 
         Args:
             topic: that is about to be written to.
@@ -341,7 +344,7 @@ class ProducerClient:
             raise
 
     def _is_fatal(self, error: Exception) -> bool:
-        """Whether librdkafka refuses a message because of its producer; then a new one is made."""
+        """Return whether librdkafka refuses a message because of its producer, and begin to replace the producer then."""
         fatal = isinstance(error, KafkaException) and error.args[0].code() == LibraryError._FATAL
         if fatal:
             self._replace(fatal=True)
@@ -356,7 +359,7 @@ class ProducerClient:
         order: int,
         error: LibraryError,
     ) -> bool:
-        """Whether a message goes on that librdkafka refused in a batch: to the next producer, or to another partition."""
+        """Send a message on that librdkafka refused in a batch: to the next producer, or to another partition."""
         if error.code() == LibraryError._FATAL:
             self._thread.adopt(topic, item, partition, partial(landed, final=True), order)
             self._loop.call_soon(partial(self._replace, fatal=True))  # once the batch is through
@@ -382,7 +385,7 @@ class ProducerClient:
             self._thread.replace(fatal=fatal)
 
     def _replaced(self, busy: Busy) -> None:
-        """Nothing has proved yet that the leaders know the new producer."""
+        """Close the gates: nothing has proved yet that the leaders know the new producer."""
         self._replacing, self._refusal = False, None
         self._gated.shut_again(busy)
         self._watch.renewed()

@@ -73,7 +73,7 @@ class Returned(NamedTuple):
     deadline: float
 
     def again(self) -> Returned:
-        """The message, which has returned once more."""
+        """Return the message, which has returned once more."""
         return self._replace(returns=self.returns + 1)
 
 
@@ -89,18 +89,18 @@ class Unsent:
         self._topic, self._partition = topic, partition
 
     def topic(self) -> str:
-        """The topic."""
+        """Return the topic."""
         return self._topic
 
     def partition(self) -> int:
-        """The partition; -1 for any."""
+        """Return the partition; -1 for any."""
         return self._partition
 
     def offset(self) -> None:
-        """There is none."""
+        """Return None: there is no offset."""
 
     def timestamp(self) -> tuple[int, int]:
-        """There is none, in confluent-kafka's form."""
+        """Return that there is none, in confluent-kafka's form."""
         return 0, 0
 
 
@@ -201,7 +201,7 @@ class Bulk:
         self._refused += 1
 
     def complete(self) -> bool:
-        """Whether every record has its result."""
+        """Return whether every record has its result."""
         return self._landed + self._refused == len(self.results)
 
 

@@ -67,7 +67,7 @@ def checked_headers(headers: Iterable[RecordHeader]) -> list[RecordHeader]:
 
 
 def unreadable(messages: Iterable[Any]) -> dict[TopicPartition, list[Any]]:
-    """Those of the messages whose headers are :data:`UNREADABLE`, by partition."""
+    """Return those of the messages whose headers are :data:`UNREADABLE`, by partition."""
     found: dict[TopicPartition, list[Any]] = {}
     for message in messages:
         if headers_of(message) is UNREADABLE:
@@ -99,7 +99,7 @@ class HeaderReader:
         self._settings = settings
 
     def read(self, topic: str, partition: int, offsets: Collection[int]) -> dict[int, RecordHeaders]:
-        """The headers of records, by offset. U+FFFD replaces the bytes of a name that are not UTF-8.
+        """Return the headers of records, by offset. U+FFFD replaces the bytes of a name that are not UTF-8.
 
         Args:
             topic: of the records.

@@ -35,7 +35,7 @@ class RemadeTopics:
         self._ids: dict[str, uuid.UUID] = {}
         """As they were when the topics were first written to."""
         self._used: dict[str, float] = {}
-        """When topics were written to, the last time."""
+        """The times at which topics were last written to."""
         self._cluster = ""
         """The id of the cluster that had these topics."""
         self._unknown: set[str] = set()
@@ -45,7 +45,7 @@ class RemadeTopics:
         self._errors = 0
 
     def used(self, topic: str, now: float) -> bool:
-        """A topic is written to. Return whether that is the first time.
+        """Note that a topic is written to; return whether that is the first time.
 
         Args:
             topic: its name.
@@ -99,7 +99,7 @@ class RemadeTopics:
         return remade
 
     def renewed(self) -> None:
-        """There is a new producer: it remembers no topic, and has the messages that wait."""
+        """Forget the topics: there is a new producer, which remembers none, and has the messages that wait."""
         self._used = {topic: at for topic, at in self._used.items() if at >= self._since}
         self._ids.clear()
         self._cluster = ""

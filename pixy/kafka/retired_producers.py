@@ -1,7 +1,7 @@
 """librdkafka producers that were replaced: they give back what they still have, then they are destroyed.
 
 Destroying a producer waits for librdkafka's threads. One that asks a name server, which does not answer while a
-Kubernetes cluster restarts, takes half a minute. So a thread of its own destroys each.
+Kubernetes cluster restarts, takes half a minute. So a thread of its own destroys each, once the system allows one.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ class RetiredProducers:
 
     def __init__(self) -> None:
         self._owners: list[list[Producer]] = []
+        self._to_destroy: list[list[Producer]] = []
         self.lost = 0
 
     def __len__(self) -> int:
-        """The number of messages without a result."""
+        """Return the number of messages without a result."""
         return sum(len(owner[0]) for owner in self._owners)
 
     def __bool__(self) -> bool:
-        """Whether some producer has such messages, or had when it was polled last."""
-        return bool(self._owners)
+        """Return whether some producer has such messages, or had when it was polled last, or waits for a thread that destroys it."""
+        return bool(self._owners or self._to_destroy)
 
     def add(self, owner: list[Producer]) -> None:
         """Take over a producer.
@@ -54,7 +55,8 @@ class RetiredProducers:
                 len(oldest[0]),
                 MOST + 1,
             )
-            _destroy(oldest)
+            self._to_destroy.append(oldest)
+            self._destroy_empty()
 
     def poll(self) -> None:
         """Serve callbacks, and destroy producers that have no messages any more."""
@@ -73,15 +75,20 @@ class RetiredProducers:
             _serve(owner[0].flush, max(0.0, until - time.monotonic()))
 
     def _destroy_empty(self) -> None:
-        done = [owner for owner in self._owners if not len(owner[0])]
+        self._to_destroy += [owner for owner in self._owners if not len(owner[0])]
         self._owners = [owner for owner in self._owners if len(owner[0])]
-        for owner in done:
-            _destroy(owner)
+        while self._to_destroy and _destroyed(self._to_destroy[0]):
+            del self._to_destroy[0]
 
 
-def _destroy(owner: list[Producer]) -> None:
+def _destroyed(owner: list[Producer]) -> bool:
+    """Begin to destroy a producer. Return whether the system allows a thread for that."""
     # The list has the last reference: whoever empties it destroys the producer.
-    threading.Thread(target=owner.clear, name="kafka-producer-end", daemon=True).start()
+    try:
+        threading.Thread(target=owner.clear, name="kafka-producer-end", daemon=True).start()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _serve(call: Callable[[float], int], timeout: float) -> None:

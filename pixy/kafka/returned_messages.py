@@ -37,7 +37,7 @@ from pixy.kafka.producer_messages import Landed, Message, Returned, Unsent
 logger = logging.getLogger("pixy.kafka")
 
 MOST_RETURNS = 5
-"""How often a message is sent again, at most. Each return needs another failure at just the wrong moment, so more are not
+"""The most times that a message is sent again. Each return needs another failure at just the wrong moment, so more are not
 to be expected.
 """
 _order = attrgetter("order")
@@ -115,13 +115,13 @@ class ReturnedMessages:
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def __len__(self) -> int:
-        """The number of messages that wait: for room in librdkafka's queue, or for its new producer."""
+        """Return the number of messages that wait: for room in librdkafka's queue, or for its new producer."""
         here = len(self._waiting) + len(self._adopted) + len(self._back)
         return here + sum(len(lane.rest) for lane in self._lanes.values())
 
     @property
     def held(self) -> bool:
-        """Whether :meth:`hold` is in force."""
+        """True if :meth:`hold` is in force."""
         return self._held
 
     def adopt(self, topic: str, item: Message, partition: int, landed: Landed, order: int) -> None:
@@ -137,7 +137,7 @@ class ReturnedMessages:
         self._adopted.append(self._returned(item, Unsent(topic, partition), landed, order))
 
     def _returned(self, item: Message, message: Any, landed: Landed, order: int) -> Returned:
-        """A message that came back for the first time."""
+        """Return a message that came back for the first time."""
         return Returned(item, message, landed, order, 0, time.monotonic() + self._patience)
 
     def add(self, item: Message, message: Any, landed: Landed, order: int) -> None:

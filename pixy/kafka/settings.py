@@ -24,7 +24,7 @@ def _ms(seconds: float, least: int = 0) -> int:
 
 
 def common(proxy: Proxy) -> Settings:
-    """The settings that all clients of a cluster share: addresses, client id, timeouts, security."""
+    """Return the settings that all clients of a cluster share: addresses, client id, timeouts, security."""
     net = proxy.net
     return {
         "bootstrap.servers": ",".join(proxy.kafka.seed_peers),
@@ -61,7 +61,7 @@ def _security(kafka: Kafka, net: Net) -> Settings:
 
 
 def producer(proxy: Proxy, partitioner: str) -> Settings:
-    """The settings of a cluster's producer, which is idempotent if all replicas must acknowledge.
+    """Return the settings of a cluster's producer, which is idempotent if all replicas must acknowledge.
 
     Args:
         proxy: the cluster's configuration.
@@ -88,7 +88,7 @@ def producer(proxy: Proxy, partitioner: str) -> Settings:
 
 
 def message_timeout(conf: Producer) -> float:
-    """Seconds after which a message that Kafka has not confirmed is given up.
+    """Return the seconds after which a message that Kafka has not confirmed is given up.
 
     The Go original made ``retry_max`` attempts, ``retry_backoff`` apart. An idempotent producer can retry at once and any
     number of times within the same time.
@@ -97,7 +97,7 @@ def message_timeout(conf: Producer) -> float:
 
 
 def journal(proxy: Proxy) -> Settings:
-    """The settings of the journal's own producer, whose failures affect no other."""
+    """Return the settings of the journal's own producer, whose failures affect no other."""
     conf = proxy.journal
     return {
         **common(proxy),
@@ -111,7 +111,7 @@ def journal(proxy: Proxy) -> Settings:
 
 
 def lines(proxy: Proxy, timeout: float, most: int) -> Settings:
-    """The settings of a producer of lines (:mod:`pixy.kafka.line_producer`).
+    """Return the settings of a producer of lines (:mod:`pixy.kafka.line_producer`).
 
     Args:
         proxy: the cluster's configuration.
@@ -133,7 +133,7 @@ def lines(proxy: Proxy, timeout: float, most: int) -> Settings:
 
 
 def consumer(proxy: Proxy, group: str) -> Settings:
-    """The settings of a group's consumer, which does not commit by itself.
+    """Return the settings of a group's consumer, which does not commit by itself.
 
     Args:
         proxy: the cluster's configuration.
@@ -170,7 +170,7 @@ def _rack(proxy: Proxy) -> Settings:
 
 
 def claimed_consumer(proxy: Proxy, group: str) -> Settings:
-    """The settings of a consumer that fetches and commits for a group without joining it, as members in ZooKeeper do.
+    """Return the settings of a consumer that fetches and commits for a group without joining it, as members in ZooKeeper do.
 
     :func:`consumer` adds the group's protocol to them.
 
@@ -199,12 +199,12 @@ def claimed_consumer(proxy: Proxy, group: str) -> Settings:
 
 
 def admin(proxy: Proxy) -> Settings:
-    """The settings of the client for metadata, offsets and groups; asking for a topic must not create it."""
+    """Return the settings of the client for metadata, offsets and groups; asking for a topic must not create it."""
     return {**common(proxy), "allow.auto.create.topics": False}
 
 
 def fetcher(proxy: Proxy) -> Settings:
-    """The settings of a consumer for reads by offset, which joins no group and fetches little ahead."""
+    """Return the settings of a consumer for reads by offset, which joins no group and fetches little ahead."""
     conf = proxy.consumer
     return {
         **common(proxy),
@@ -225,7 +225,7 @@ def fetcher(proxy: Proxy) -> Settings:
 
 
 def instance(proxy: Proxy, group: str, name: str, reset: str, isolation: str) -> Settings:
-    """The settings of a REST consumer instance's consumer.
+    """Return the settings of a REST consumer instance's consumer.
 
     Args:
         proxy: the cluster's configuration.
@@ -279,6 +279,6 @@ def group_id(group: str) -> str:
 
 
 def record_headers_unsupported(proxy: Proxy) -> bool:
-    """Whether the configured Kafka version is older than 0.11, which introduced record headers."""
+    """Return whether the configured Kafka version is older than 0.11, which introduced record headers."""
     major, minor = (int(part) for part in proxy.kafka.version.split(".")[:2])
     return (major, minor) < (0, 11)

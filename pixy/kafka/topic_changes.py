@@ -23,7 +23,7 @@ _TOPIC: Final = 2
 _SET, _DELETE = 0, 1
 """Operations on a setting."""
 _TIMEOUT_MS: Final = 10_000
-"""How long the controller may take until a change is done."""
+"""Milliseconds that the controller may take until a change is done."""
 _WRONG: Final = frozenset(
     {
         ErrorCode.INVALID_TOPIC_EXCEPTION,
@@ -58,7 +58,12 @@ class TopicChanges:
         self._brokers = brokers
 
     def create(self, topic: NewTopic, *, validate_only: bool = False) -> None:
-        """Create a topic. Raises TopicExists."""
+        """Create a topic. Raises TopicExists.
+
+        Args:
+            topic: what to create.
+            validate_only: check the request, change nothing.
+        """
         wanted = {
             "Name": topic.name,
             "NumPartitions": topic.partitions or -1,
@@ -102,7 +107,13 @@ class TopicChanges:
         self._change("IncrementalAlterConfigs", body, "Responses", topic)
 
     def add_partitions(self, topic: str, count: int, *, validate_only: bool = False) -> None:
-        """Give a topic this many partitions, which must be more than it has."""
+        """Give a topic more partitions.
+
+        Args:
+            topic: its name.
+            count: of all its partitions afterwards; must be more than it has.
+            validate_only: check the request, change nothing.
+        """
         wanted = {"Name": topic, "Count": count, "Assignments": None}
         body = {"Topics": [wanted], "TimeoutMs": _TIMEOUT_MS, "ValidateOnly": validate_only}
         self._change("CreatePartitions", body, "Results", topic)

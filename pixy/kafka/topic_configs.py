@@ -21,7 +21,7 @@ Configs = dict[str, dict[str, str]]
 
 
 def topic_configs(connection: Connection, topics: Sequence[str], *, own: bool) -> Configs:
-    """The settings of topics.
+    """Return the settings of topics.
 
     Args:
         connection: to any broker.

@@ -26,7 +26,12 @@ class PartitionInfo:
 
 
 def differ(one: uuid.UUID, other: uuid.UUID) -> bool:
-    """Whether two topics of the same name are known to be different ones."""
+    """Return whether two topics of the same name are known to be different ones.
+
+    Args:
+        one: a topic's id, null from a broker before Kafka 2.8: then nothing is known.
+        other: likewise.
+    """
     return one != other and NULL_UUID not in (one, other)
 
 
@@ -68,17 +73,17 @@ class Topics:
                 self._epochs[name, each["PartitionIndex"]] = each.get("LeaderEpoch", -1)
 
     def gone(self, topic: str) -> bool:
-        """Whether the topic does not exist."""
+        """Return whether the topic does not exist."""
         error = self.errors.get(topic)
         return error is not None and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def leader(self, partition: TopicPartition) -> Broker | KafkaError:
-        """The leader of a partition, or the reason why there is none."""
+        """Return the leader of a partition, or the reason why there is none."""
         found = self._leaders.get(partition) or self.errors.get(partition[0])
         return found or error_of(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def leader_epoch(self, partition: TopicPartition) -> int | None:
-        """The number of the partition's last election, also while it has no leader; None if that is not known."""
+        """Return the number of the partition's last election, also while it has no leader; None if that is not known."""
         epoch = self._epochs.get(partition, -1)
         return None if epoch < 0 else epoch
 

@@ -148,7 +148,7 @@ class Session(Protocol):
         """
 
     def next_epoch(self) -> int:
-        """A number that no assignment and no seek has had, of this session or another one in this process."""
+        """Return a number that no assignment and no seek has had, of this session or another one in this process."""
 
     def commit(self, commits: Iterable[Commit]) -> None:
         """Commit; one :class:`Committed` follows.

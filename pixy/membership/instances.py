@@ -13,19 +13,20 @@ from typing import Any, Protocol
 
 from pixy.errors import IllegalState, PixyError
 from pixy.kafka.consumer import Commit
+from pixy.kafka.partition_logs import FirstAttempt
 from pixy.membership import Lost, Revoked, SessionFailed
 from pixy.wire.types import TopicPartition
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierPosition:
-    """Where the reader stood in a partition before its instance restarted.
+    """The reader's position in a partition before its instance restarted.
 
     Another member may have had the partition since. Then the group's committed offset counts, and committing this
     position would move it back.
 
     Attributes:
-        offset: the next one to hand out.
+        offset: the next one to hand out; -2 for the oldest record, wherever it is.
         committed: what the group may have committed if nobody else has committed since. Several offsets, because it is
             not known whether the last commit has succeeded.
     """
@@ -34,7 +35,7 @@ class EarlierPosition:
     committed: frozenset[int]
 
     def holds(self, committed: int | None) -> bool:
-        """Whether to continue here, if the group has committed this by now; None for nothing."""
+        """Return whether to continue here, if the group has committed this by now; None for nothing."""
         return committed is None or committed in self.committed
 
 
@@ -59,10 +60,12 @@ class Earlier:
     Attributes:
         positions: where its reader stood.
         topics: what it had learned of those that it reads.
+        late: the partitions that waited for their beginning, and since when.
     """
 
     positions: Mapping[TopicPartition, EarlierPosition] = field(default_factory=dict)
     topics: Mapping[str, MetTopic] = field(default_factory=dict)
+    late: Mapping[TopicPartition, FirstAttempt] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +75,26 @@ class Assigned:
     Attributes:
         starts: offsets; -2 is the oldest record and -1 the next to be written, wherever they are.
         new: the partitions that begin at their end because the group has committed nothing in them.
+        number: for :meth:`InstanceSession.heard`.
     """
 
     starts: Mapping[TopicPartition, int]
     new: frozenset[TopicPartition] = frozenset()
+    number: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Met:
     """The session's present knowledge of its topics. Posted before the :class:`Assigned` and :class:`Done` that follow from it, and when
     the session has learned of a topic that was made after its partitions were chosen.
+
+    Attributes:
+        topics: all.
+        late: the partitions that wait for their beginning, and since when.
     """
 
     topics: Mapping[str, MetTopic]
+    late: Mapping[TopicPartition, FirstAttempt] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +143,7 @@ __all__ = [
 
 
 def not_assigned(partition: TopicPartition) -> IllegalState:
-    """The error of a seek in a partition that the instance does not have."""
+    """Return the error of a seek in a partition that the instance does not have."""
     return IllegalState(f"No current assignment for partition {partition[0]}-{partition[1]}")
 
 
@@ -166,7 +176,8 @@ class InstanceSession(Protocol):
         Args:
             token: returned in :class:`Done`, whose value maps each partition to its start offset.
             partitions: replace all partitions assigned before.
-            keep: offsets to start from; the other partitions start from their committed offset.
+            keep: offsets to start from; the other partitions start from their committed offset. -1 for one that waits
+                for its beginning, as far as the instance knows: it goes on waiting, or continues where it has begun meanwhile.
             repeated: they were assigned before a restart. One that is gone does not fail the others.
         """
 
@@ -209,6 +220,13 @@ class InstanceSession(Protocol):
                 be on its way.
             max_bytes: about how many bytes of keys and values to return.
             wait: False: post ``Fetched`` at once with the records that are ready, even if none are.
+        """
+
+    def heard(self, event: Assigned) -> None:
+        """Note that the instance has handled an event. In commands before, its positions of these partitions are those of an earlier assignment.
+
+        Args:
+            event: what the session has posted.
         """
 
     def release(self, revoked: Revoked, commits: Iterable[Commit]) -> None:

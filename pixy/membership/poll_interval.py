@@ -11,9 +11,9 @@ from __future__ import annotations
 import threading
 
 WAKE_UPS = 6500
-"""Per second and process."""
+"""Wake-ups of all waiting readers of a process, per second."""
 SHORTEST, LONGEST = 0.005, 0.25
-"""Seconds."""
+"""Bounds of one poll, in seconds."""
 
 
 class PollInterval:
@@ -34,5 +34,5 @@ class PollInterval:
 
     @property
     def seconds(self) -> float:
-        """How long each waiting reader polls at a time."""
+        """Seconds that each waiting reader polls at a time."""
         return min(max(self.waiting / WAKE_UPS, SHORTEST), LONGEST)

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from pixy.tap.groups import Group, Partition
 from pixy.tap.topics import Topics
 
-UNOWNED, DOUBLE, MIXED, SPLIT = (
+UNOWNED, UNSEEN, DOUBLE, MIXED, SPLIT = (
     "unowned partitions",
+    "partitions of members elsewhere",
     "partition with two owners",
     "mixed assignors",
     "generation split",
@@ -24,8 +25,8 @@ def anomalies(group: Group, topics: Topics) -> Iterator[tuple[str, str]]:
         topics: names and numbers of partitions.
     """
     members = group.alive()
-    if not members or group.kind == "offsets":
-        return
+    if not members or group.kind in {"offsets", "share", "streams"}:
+        return  # in a share group partitions have several owners; the tasks of a Streams group are no partitions
     owners: dict[Partition, list[str]] = {}
     for (topic, partition), member in group.owners():
         owners.setdefault((topics.resolve(topic), partition), []).append(member.id)
@@ -43,7 +44,8 @@ def anomalies(group: Group, topics: Topics) -> Iterator[tuple[str, str]]:
             if (topic, partition) not in owners
         ]
         if unowned:
-            yield UNOWNED, _list(unowned)
+            # A KIP-848 coordinator gives each partition to a member: the tap does not see that one.
+            yield (UNSEEN if group.kind == "consumer" else UNOWNED), _list(unowned)
     assignors = {member.assignors for member in members if member.assignors}
     if len(assignors) > 1:
         yield MIXED, " / ".join(sorted(", ".join(each) for each in assignors))

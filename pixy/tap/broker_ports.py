@@ -27,7 +27,7 @@ class BrokerPorts:
     def __init__(self, config: TapConfig, listen: Listen) -> None:
         self._config, self._on_listening = config, listen
         self._ports: dict[Address, int] = {}
-        self._single = False
+        self._alias: Address | None = None
         self.exhausted = 0
         """Number of addresses returned unchanged because no port was free."""
 
@@ -61,11 +61,16 @@ class BrokerPorts:
         Returns:
             The tap's address, or the broker's own if no port is free.
         """
+        if brokers > 1 and self._alias is not None:
+            # The configured address leads to any of several brokers (a load balancer, a name with several addresses):
+            # the first one had looked like the only one while the others were down.
+            del self._ports[self._alias]
+            self._alias = None
         port = self._ports.get(broker)
-        if port is None and brokers == 1 and len(self._config.brokers) == 1 and not self._single:
+        if port is None and brokers == 1 and len(self._config.brokers) == 1 and len(self._ports) == 1:
             # The cluster has one broker: this is another name of it.
             port = self._ports[broker] = next(iter(self._ports.values()))
-            self._single = True
+            self._alias = broker
         if port is None:
             port = self._open_port(broker)
         if port is None:

@@ -58,7 +58,7 @@ class ClassicGroups:
         elif trigger.kind == rebalances.JOIN and _cause_unseen(group.rebalance):
             group.rebalance.trigger = trigger
         if member is not None:
-            self._registry.touch(member, peer, at)
+            self._registry.touch(group, member, peer, at)
             member.joining = True
 
     def _trigger(self, group: Group, member: Member | None, body: Body, at: float, peer: Peer) -> Trigger:
@@ -131,7 +131,8 @@ class ClassicGroups:
 
     def _new_generation(self, group: Group, generation: int) -> None:
         group.generation = generation
-        group.kind = "classic"
+        if not any(each.path is Path.HEARTBEAT for each in group.members.values()):
+            group.kind = "classic"  # a member that migrates to KIP-848 takes the others' group with it
         group.expected.clear()
 
     def _set_protocol(self, group: Group, request: Body, body: Body) -> None:
@@ -139,9 +140,8 @@ class ClassicGroups:
             group.protocol_type, group.path = body["ProtocolType"], Path.STATELESS
         else:
             group.protocol_type, group.path = request["ProtocolType"], Path.LEARNT
-        group.protocol_name = (
-            body["ProtocolName"] if body["ProtocolName"] is not None else group.protocol_name
-        )
+        if group.kind == "classic" and body["ProtocolName"] is not None:
+            group.protocol_name = body["ProtocolName"]
         group.leader = body["Leader"]
 
     def _update_member(self, group: Group, at: float, peer: Peer, request: Body, body: Body) -> Member:
@@ -152,7 +152,7 @@ class ClassicGroups:
         member = self._registry.member(group, member_id)
         if before is not None and before.id != member_id:
             self._registry.gone(group, before.id, "replaced", at)
-        self._registry.touch(member, peer, at)
+        self._registry.touch(group, member, peer, at)
         member.instance_id, member.generation, member.joining = instance, body["GenerationId"], True
         member.session_timeout = request["SessionTimeoutMs"] / 1000
         member.rebalance_timeout = request.get("RebalanceTimeoutMs", -1) / 1000
@@ -210,9 +210,10 @@ class ClassicGroups:
         member = self._seen(group, at, peer, request)
         if kind is not None:
             group.protocol_type, group.path = kind, path
-            group.protocol_name = (
-                body.get("ProtocolName") or request.get("ProtocolName") or group.protocol_name
-            )
+            if group.kind == "classic":
+                group.protocol_name = (
+                    body.get("ProtocolName") or request.get("ProtocolName") or group.protocol_name
+                )
         member.path, member.joining = path, False
         for each in request["Assignments"]:
             if each["MemberId"] in group.members:
@@ -333,7 +334,7 @@ class ClassicGroups:
         if not member.seen_here and not member.joined_at:
             member.joined_at = at
         member.instance_id = request.get("GroupInstanceId") or member.instance_id
-        self._registry.touch(member, peer, at)
+        self._registry.touch(group, member, peer, at)
         return member
 
     def _refused(self, group: Group, member_id: str, error: int, at: float) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from pixy.config.model import Tls
 from pixy.errors import ConfigError
 
 KAFKA_PORT: Final = 9092
@@ -42,6 +43,22 @@ class Bounds:
     """Bytes of a response in which addresses are rewritten."""
     heads: int = 1_000
     """Partitions read in one Produce or Fetch."""
+    dump: int = 1024 * 1024 * 1024
+    """Bytes of the dump (``--dump``), which then ends."""
+    decoded: int = 2_000
+    """Small Produce, Fetch and other requests that change no group, decoded a second; of further ones only the header is read."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerTls:
+    """How the tap connects to brokers by TLS: files in PEM format."""
+
+    ca: str = ""
+    """The authorities that it trusts; empty for the system's."""
+    certificate: str = ""
+    """Its own certificate, for brokers that ask for one; empty for none."""
+    key: str = ""
+    """The certificate's key; empty if the certificate's file has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +78,14 @@ class TapConfig:
     session_timeout: float = 45.0
     """Seconds without a heartbeat after which a KIP-848 member times out, which the protocol does not transmit."""
     bounds: Bounds = field(default_factory=Bounds)
+    slow: float = 1.0
+    """Seconds after which a response is reported as slow; 0 reports none."""
+    verify: float = 0.0
+    """Seconds between the tap's own questions to the brokers (see :mod:`pixy.tap.verify`); 0 asks nothing."""
+    tls: Tls | None = None
+    """Certificates for connections from clients; None forwards what they speak."""
+    broker_tls: BrokerTls | None = None
+    """Certificates for connections to brokers; None forwards what clients speak."""
 
 
 def parse_address(text: str, default_port: int | None = None) -> Address:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 from dataclasses import dataclass
 from typing import Any
@@ -12,9 +13,14 @@ from pixy.tap import events
 from pixy.tap.broker_ports import BrokerPorts
 from pixy.tap.config import Address, TapConfig, show_address
 from pixy.tap.conversation import Conversation
+from pixy.tap.dump_actor import DumpQueue
 from pixy.tap.event_queue import EventQueue
-from pixy.tap.relay import Relay, SharedBuffer
+from pixy.tap.fast_path import Sampler
+from pixy.tap.pipes import SharedBuffer
+from pixy.tap.relay import Relay
 from pixy.tap.rewrite import rewrite
+from pixy.tap.tls import Certificates, shake_hands, why_refused
+from pixy.wire.dialing import open_socket
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,10 +31,17 @@ class TapContext:
     queue: EventQueue
     buffer: SharedBuffer
     ports: BrokerPorts
+    sampler: Sampler
+    certificates: Certificates
+    dump: DumpQueue | None = None
+
+
+class _Refused(Exception):
+    """The client and the tap do not agree on TLS."""
 
 
 class Connection(Actor):
-    """Connect to the broker, relay until either side ends, and report the end."""
+    """Shake hands where there is TLS, connect to the broker, relay until either side ends, and report the end."""
 
     def __init__(
         self, client: socket.socket, address: Address, number: int, broker: Address, context: TapContext
@@ -43,24 +56,46 @@ class Connection(Actor):
     def on_start(self) -> None:
         """Report the connection and connect to the broker."""
         client, broker = show_address(self._address), show_address(self._broker)
-        self._queue.put(events.Opened(self._number, self._queue.clock(), client, broker))
+        self._put(events.Opened(self._number, self._queue.clock(), client, broker))
         self.start_task(self._connect())
+
+    def _put(self, event: events.Opened | events.Closed) -> None:
+        self._queue.put(event)
+        if self._context.dump is not None:
+            self._context.dump.put(event)
 
     async def _connect(self) -> None:
         broker, timeout = show_address(self._broker), self._context.config.connect_timeout
         try:
+            await self._secure_client(timeout)
             async with asyncio.timeout(timeout):
-                self._upstream = await _open(self._broker)
-            for each in (self._client, self._upstream):
-                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                each.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                self._upstream = await open_socket(*self._broker)
+                for each in (self._client, self._upstream):
+                    each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                    each.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                context = self._context.certificates.for_brokers
+                if context is not None:
+                    self._upstream = await shake_hands(self._upstream, context, self._broker[0])
+        except _Refused as error:
+            self._end(str(error))
         except TimeoutError:
             self._end(f"no connection to {broker} within {timeout:g} s")
-            return
         except OSError as error:
-            self._end(f"no connection to {broker}: {(error.strerror or str(error)).lower()}")
+            self._end(f"no connection to {broker}: {why_refused(error)}")
+        else:
+            self._run(self._upstream)
+
+    async def _secure_client(self, timeout: float) -> None:
+        context = self._context.certificates.for_clients
+        if context is None:
             return
-        self._run(self._upstream)
+        try:
+            async with asyncio.timeout(timeout):
+                self._client = await shake_hands(self._client, context)
+        except TimeoutError:
+            raise _Refused(f"no TLS handshake within {timeout:g} s") from None
+        except OSError as error:
+            raise _Refused(f"TLS with the client: {why_refused(error)}") from error
 
     def _run(self, upstream: socket.socket) -> None:
         config, host = self._context.config, self._client.getsockname()[0]
@@ -71,7 +106,20 @@ class Connection(Actor):
             def change(frame: bytes, key: int, version: int) -> bytes | None:
                 return rewrite(frame, key, version, lambda broker, count: tap_address(broker, count, host))
 
-        conversation = Conversation(self._number, self._queue, self._queue.clock, config.bounds, change)
+        conversation = Conversation(
+            self._number,
+            self._queue,
+            self._queue.clock,
+            config.bounds,
+            change,
+            self._context.sampler,
+            config.slow,
+            self._context.dump,
+        )
+        if self._context.dump is not None:
+            with contextlib.suppress(OSError):  # one of them has gone already
+                ends = self._client.getpeername()[:2], upstream.getpeername()[:2]
+                self._context.dump.put(events.Connected(self._number, self._queue.clock(), *ends))
         self._queue.conversations[self._number] = conversation
         self._relay = Relay(
             self._client,
@@ -97,7 +145,7 @@ class Connection(Actor):
             tally = conversation.tally()
             if tally is not None:
                 self._queue.put(tally)
-        self._queue.put(events.Closed(self._number, self._queue.clock(), reason))
+        self._put(events.Closed(self._number, self._queue.clock(), reason))
 
     def on_stop(self) -> None:
         """Close both sockets."""
@@ -111,25 +159,6 @@ class Connection(Actor):
     def on_failure(self, kind: Any, error: Any, trace: Any) -> None:
         """Close both sockets after a defect, so that the client does not wait on a dead connection."""
         self.on_stop()
-
-
-async def _open(broker: Address) -> socket.socket:
-    """Connect to the first of the broker's addresses that accepts."""
-    loop = asyncio.get_running_loop()
-    failed: OSError | None = None
-    for family, kind, proto, _, address in await loop.getaddrinfo(*broker, type=socket.SOCK_STREAM):
-        made = socket.socket(family, kind, proto)
-        made.setblocking(False)
-        try:
-            await loop.sock_connect(made, address)
-            return made
-        except OSError as error:
-            made.close()
-            failed = error
-        except BaseException:
-            made.close()
-            raise
-    raise failed or OSError(f"{broker[0]} has no address")
 
 
 __all__ = ["Connection", "TapContext"]

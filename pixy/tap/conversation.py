@@ -1,34 +1,28 @@
 """Both directions of a connection, frame by frame: find frames, match responses with requests, report events.
 
-SASL tokens and SaslAuthenticate frames are skipped, never read. Frames that the observer does not need are skipped too.
+:mod:`pixy.tap.request_reader` and :mod:`pixy.tap.response_reader` read the frames; this is what both directions share.
 """
 
 from __future__ import annotations
 
-import struct
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from pixy.tap import events, partial_decoders
+from pixy.tap import events
+from pixy.tap.apis import FETCH, SHARE_FETCH, WAITING, known
 from pixy.tap.config import Bounds
-from pixy.tap.in_flight import SASL_TOKEN, InFlight, PendingRequest
-from pixy.tap.primitives import Decoder, skip, tags, varint, within
-from pixy.tap.stream_tap import Reader, StreamTap
-from pixy.wire import messages, schema
+from pixy.tap.fast_path import FastPath, Sampler
+from pixy.tap.in_flight import InFlight, PendingRequest, Run
+from pixy.tap.latency import BOUNDS as LATENCY_BOUNDS
+from pixy.tap.queueing import BOUNDS as QUEUE_BOUNDS, Queueing
+from pixy.tap.request_reader import RequestReader
+from pixy.tap.response_reader import ResponseReader
+from pixy.tap.stream_tap import StreamTap
 
-MAX_FRAME: Final = 1 << 30
-"""The longest frame, in bytes: a connection with a greater length does not speak Kafka and is no longer observed."""
-
-PRODUCE, FETCH, SASL_HANDSHAKE = 0, 1, 17
-CAPTURED_REQUESTS: Final = frozenset({2, 8, 9, 11, 12, 13, 14, 18, 68})
-"""API keys whose requests the observer reads."""
-CAPTURED_RESPONSES: Final = frozenset({2, 3, 8, 9, 11, 12, 13, 14, 18, 19, 68, 75})
-"""API keys whose responses the observer reads."""
-REWRITTEN_RESPONSES: Final = frozenset({3, 10, 60})
-"""API keys whose responses name brokers: Metadata, FindCoordinator, DescribeCluster."""
-_PRODUCE_ENDPOINTS, _FETCH_ENDPOINTS = 10, 16  # the first versions whose responses name brokers
-_NO_LIMIT: Final = 1 << 31
+_HEADER: Final = 8
+"""Bytes of a frame with credentials that a dump gets: API, version and correlation id of a request."""
 
 
 class Sink(Protocol):
@@ -48,6 +42,22 @@ class Sink(Protocol):
         """Return reserved room for frames that will not come."""
 
 
+class FrameSink(Protocol):
+    """Destination of whole frames: the dump."""
+
+    def limit(self, key: int) -> int:
+        """Return how many bytes of a frame it wants, by API key; zero for none."""
+
+    def reserve(self, size: int) -> bool:
+        """Reserve room for a frame, as :meth:`Sink.reserve`; what finds no room is counted as lost."""
+
+    def unreserve(self, size: int) -> None:
+        """Return reserved room."""
+
+    def put(self, event: events.Opened | events.Connected | events.FrameSeen | events.Closed) -> None:
+        """Accept a frame, whose room is reserved, or the beginning or end of a connection."""
+
+
 Rewrite = Callable[[bytes, int, int], bytes | None]
 """Change a response: (frame without length, API key, version) to the frame with length, or None to keep it."""
 
@@ -61,6 +71,9 @@ class Conversation:
         clock: tells the time in seconds since the epoch.
         bounds: limits of requests in flight, captured bytes and partitions of one Produce or Fetch.
         rewrite: changes responses that name brokers; None forwards every byte unchanged.
+        sampler: chooses the frames that are decoded under load; None decodes all that say something new.
+        slow: seconds after which a response is reported as slow; 0 reports none.
+        dump: receives whole frames, so none takes the fast path; None for no dump.
     """
 
     def __init__(
@@ -70,114 +83,155 @@ class Conversation:
         clock: Callable[[], float],
         bounds: Bounds,
         rewrite: Rewrite | None = None,
+        sampler: Sampler | None = None,
+        slow: float = 0.0,
+        dump: FrameSink | None = None,
     ) -> None:
         self.connection = connection
         self.opaque = ""
-        """Why the connection is no longer observed; empty while it is."""
+        """The reason why the connection is no longer observed; empty while it is."""
         self.counts: Counter[str] = Counter()
         self.requests: Counter[tuple[int, int]] = Counter()
         self.seconds: defaultdict[int, float] = defaultdict(float)
-        self._reserved = 0
-        self._sink, self._clock, self._bounds, self._rewrite = sink, clock, bounds, rewrite
-        self._in_flight = InFlight(bounds.in_flight)
-        self._number = 0
-        self._sasl_tokens = False  # between SaslHandshake v0 and the first request after it
-        self._client_id = ""
-        self.to_broker = StreamTap(self._read_requests, self._on_defect)
-        self.to_client = StreamTap(self._read_responses, self._on_defect)
+        self.latency: dict[int, list[int]] = {}
+        self.queues: dict[int, list[int]] = {}
+        self.queue_seconds: defaultdict[int, float] = defaultdict(float)
+        self.queueing = Queueing()
+        self.slow = slow
+        """Seconds after which a response is reported as slow; 0 reports none."""
+        self.max_wait = 0.0
+        """Seconds that the broker may hold back a response to the latest Fetch."""
+        self.clock, self.bounds, self.rewrite, self.dump = clock, bounds, rewrite, dump
+        self.waiting = InFlight(bounds.in_flight)
+        """The requests that wait for a response."""
+        self.number = 0
+        """Number of requests so far."""
+        self.sasl_tokens = False
+        """Whether raw SASL tokens may come: between SaslHandshake v0 and the first request after it."""
+        self.client_id = ""
+        self._sink, self._reserved, self._dump_reserved = sink, 0, 0
+        self.fast = FastPath(self, self.waiting, clock, sampler, rewrite is not None, known)
+        forth, back = (self.fast.requests, self.fast.responses) if dump is None else (None, None)
+        self.to_broker = StreamTap(RequestReader(self).read, self._on_defect, forth)
+        self.to_client = StreamTap(ResponseReader(self).read, self._on_defect, back)
 
     @property
     def in_flight(self) -> int:
         """Number of requests that wait for a response."""
-        return len(self._in_flight)
+        return len(self.waiting)
 
     def tally(self) -> events.Tally | None:
         """Return what was counted since the last call; None if nothing was."""
         if not self.counts:
             return None
-        found = events.Tally(self.connection, self._clock(), self.counts, self.requests, self.seconds)
+        found = events.Tally(
+            self.connection,
+            self.clock(),
+            self.counts,
+            self.requests,
+            self.seconds,
+            self.latency,
+            self.queues,
+            self.queue_seconds,
+            (self.queueing.held[0], self.queueing.held[1]),
+        )
         self.counts, self.requests, self.seconds = Counter(), Counter(), defaultdict(float)
+        self.latency, self.queues, self.queue_seconds = {}, {}, defaultdict(float)
+        self.queueing.held = [0.0, 0.0]
         return found
 
     def close(self) -> None:
         """Return the room reserved for frames that have not come completely."""
         self._sink.unreserve(self._reserved)
         self._reserved = 0
+        if self.dump is not None:
+            self.dump.unreserve(self._dump_reserved)
+            self._dump_reserved = 0
 
-    def _stop_observing(self, reason: str, counter: str) -> None:
+    def stop_observing(self, reason: str, counter: str) -> None:
+        """Look at no further frame.
+
+        Args:
+            reason: is shown to people.
+            counter: counts such connections.
+        """
         self.counts[counter] += 1
         if not self.opaque:
             self.opaque = reason
-            self._in_flight.clear()
-            self._sink.put(events.Opaque(self.connection, self._clock(), reason))
+            self.waiting.clear()
+            self._sink.put(events.Opaque(self.connection, self.clock(), reason))
 
-    def _is_opaque(self) -> bool:
+    @property
+    def is_opaque(self) -> bool:
+        """Whether the connection is no longer observed."""
         return bool(self.opaque)
 
     def _on_defect(self, error: Exception) -> None:
-        self._stop_observing(f"a defect of the tap: {error!r}", "defects")
+        self.stop_observing(f"a defect of the tap: {error!r}", "defects")
 
-    # -- requests ---------------------------------------------------------------------------------
+    def count_requests(self, key: int, version: int, count: int = 1) -> int:
+        """Count requests of a known API and version that the reader does not read; return the last one's number."""
+        self.number += count
+        self.counts["requests"] += count
+        self.requests[key, version] += count
+        return self.number
 
-    def _read_requests(self, stream: StreamTap) -> Reader:
-        first = True
-        while not self.opaque:
-            head = yield 4
-            if first and head[:2] == b"\x16\x03":
-                self._stop_observing("TLS", "tls")
-                return
-            first = False
-            size = int.from_bytes(head, "big", signed=True)
-            if not 0 <= size <= MAX_FRAME:
-                self._stop_observing(f"a request's length of {size} bytes", "lost_sync")
-                return
-            _, left = yield from within(self._read_request(size), size)
-            yield from skip(left)
+    def capture_request(self, request: PendingRequest, frame: bytes) -> None:
+        """Give a request to the observer that the reader did not read.
 
-    def _read_request(self, size: int) -> Decoder[None]:
-        self._number += 1
-        if size < 8:
-            if self._sasl_tokens:
-                self._add_token()
-            else:
-                self.counts["undecodable"] += 1
-            return
-        head = yield 8
-        key, version, correlation_id = struct.unpack(">hhi", head)
-        known = _known(key, version)
-        if self._sasl_tokens:
-            if not known:
-                self._add_token()
-                return
-            self._sasl_tokens = False
-        self.counts["requests"] += 1
-        if len(self.requests) < 1_000 or (key, version) in self.requests:
-            self.requests[key, version] += 1
-        request = PendingRequest(key, version, correlation_id, self._number, self._clock())
-        if key == PRODUCE and known:
-            yield from self._read_produce(request, size - 8)
-            return
-        self._add(request)
-        if not known:
-            self.counts["unknown"] += 1
-        elif key == FETCH:
-            yield from self._read_fetch(request, size - 8)
-        elif key == SASL_HANDSHAKE:
-            self._sasl_tokens = version == 0
-        elif key in CAPTURED_REQUESTS and self._reserve(size):
-            frame = head + (yield size - 8)
-            self._put(
-                events.RequestCaptured(self.connection, request.at, request.number, key, version, frame)
+        Args:
+            request: the request.
+            frame: its bytes, header included.
+        """
+        if self.reserve(len(frame)):
+            self.put_captured(
+                events.RequestCaptured(
+                    self.connection, request.at, request.number, request.key, request.version, frame
+                )
             )
 
-    def _add(self, request: PendingRequest) -> None:
-        self._in_flight.add(request, self.counts)
+    def asked_at(self) -> float:
+        """Return when the requests that are observed now went on to the broker."""
+        return self.queueing.sent or self.clock()
 
-    def _add_token(self) -> None:
-        self._add(PendingRequest(SASL_TOKEN, 0, 0, self._number, self._clock()))
+    def time_response(self, request: PendingRequest | Run, now: float, count: int = 1) -> None:
+        """Add the time that the broker took for responses and the time in the tap, and report a slow one.
 
-    def _reserve(self, size: int) -> bool:
-        if size > self._bounds.capture:
+        Args:
+            request: the request, or one of those that came at the same time.
+            now: the time of the responses, in seconds since the epoch.
+            count: number of responses.
+        """
+        key, delay = request.key, self.queueing.delay(request.number)
+        back = max(0.0, now - self.queueing.answered) if self.queueing.answered else 0.0
+        took, queued = max(0.0, now - back - request.at - delay), request.queued + delay + back
+        self.seconds[key] += count * took
+        self.queue_seconds[key] += count * queued
+        _count(self.latency, LATENCY_BOUNDS, key, took, count)
+        _count(self.queues, QUEUE_BOUNDS, key, queued, count)
+        if (
+            self.slow
+            and took + queued > self.slow
+            and key not in WAITING
+            and isinstance(request, PendingRequest)
+        ):
+            if key in (FETCH, SHARE_FETCH) and took + queued <= self.slow + self.max_wait:
+                return
+            self._sink.put(
+                events.SlowSeen(self.connection, now, key, request.version, self.client_id, took, queued)
+            )
+
+    def put(self, event: events.Event) -> None:
+        """Report an event."""
+        self._sink.put(event)
+
+    def add(self, request: PendingRequest) -> None:
+        """Let a request wait for its response."""
+        self.waiting.add(request, self.counts)
+
+    def reserve(self, size: int) -> bool:
+        """Reserve room for a frame that the observer is to get; return whether there is some."""
+        if size > self.bounds.capture:
             self.counts["too_large"] += 1
             return False
         if not self._sink.reserve(size):
@@ -186,158 +240,60 @@ class Conversation:
         self._reserved += size
         return True
 
-    def _put(self, event: events.RequestCaptured | events.ResponseCaptured) -> None:
+    def put_captured(self, event: events.RequestCaptured | events.ResponseCaptured) -> None:
+        """Report a frame for which room is reserved."""
         self._reserved -= len(event.frame)
         self._sink.put(event)
+        self.fast.saw(event)
 
-    def _read_header(self, key: int, version: int) -> Decoder[None]:
-        count = int.from_bytes((yield 2), "big", signed=True)
-        if count >= 0:
-            self._client_id = (yield count).decode("utf-8", "replace")
-        yield from tags(messages.request_header_version(key, version) == 2)
+    def dump_from(self, stream: StreamTap) -> None:
+        """Copy the header of a frame that begins here, for the dump."""
+        if self.dump is not None:
+            stream.record(_HEADER)
 
-    def _read_produce(self, request: PendingRequest, size: int) -> Decoder[None]:
-        acks: list[int] = []
-        summary, left = yield from within(self._read_produce_body(request, acks), size)
-        if not acks:  # the body ends before the acks: the broker answers such a request with an error
-            self._add(request)
-        if summary is None:
-            self.counts["undecodable"] += 1
-        else:
-            self._sink.put(events.ProduceSeen(self.connection, request.at, self._client_id, summary))
-        yield from skip(left)
+    def dump_rest(self, stream: StreamTap, key: int, size: int) -> bool:
+        """Copy the rest of the frame, too, as far as the dump wants it and has room.
 
-    def _read_produce_body(
-        self, request: PendingRequest, acks: list[int]
-    ) -> Decoder[partial_decoders.ProduceSummary]:
-        yield from self._read_header(PRODUCE, request.version)
-        body = partial_decoders.produce_request(request.version, self._bounds.heads, acks)
-        want = next(body)
-        while True:
-            data = (yield want) if want else b""
-            known = len(acks)
-            try:
-                want = body.send(data)
-            except StopIteration as done:
-                summary: partial_decoders.ProduceSummary = done.value
-                return summary
-            finally:
-                if len(acks) > known and acks[0] != 0:
-                    self._add(request)
+        Args:
+            stream: copies its beginning.
+            key: the API key; -1 for a SASL token.
+            size: the frame's bytes.
 
-    def _read_fetch(self, request: PendingRequest, size: int) -> Decoder[None]:
-        def body() -> Decoder[partial_decoders.FetchRequestSummary]:
-            yield from self._read_header(FETCH, request.version)
-            return (yield from partial_decoders.fetch_request(request.version, self._bounds.heads))
+        Returns:
+            Whether :meth:`dump_to` is to be told of it.
+        """
+        if self.dump is None:
+            return False
+        wanted = min(self.dump.limit(key), size, self.bounds.capture)
+        if not wanted or not self.dump.reserve(wanted):
+            stream.record(0)
+            return False
+        self._dump_reserved += wanted
+        stream.record_up_to(wanted)
+        return True
 
-        summary, left = yield from within(body(), size)
-        if summary is None:
-            self.counts["undecodable"] += 1
-        else:
-            self._sink.put(events.FetchRequestSeen(self.connection, request.at, self._client_id, summary))
-        yield from skip(left)
+    def dump_to(self, stream: StreamTap, seen: events.FrameSeen | None) -> None:
+        """Give the frame that ends here to the dump.
 
-    # -- responses --------------------------------------------------------------------------------
-
-    def _read_responses(self, stream: StreamTap) -> Reader:
-        while not self.opaque:
-            if self._rewrite is not None:
-                stream.hold()
-            size = int.from_bytes((yield 4), "big", signed=True)
-            if self._is_opaque():  # since the previous response
-                return
-            if not 0 <= size <= MAX_FRAME:
-                self._stop_observing(f"a response's length of {size} bytes", "lost_sync")
-                return
-            _, left = yield from within(self._read_response(stream, size), size)
-            if self._rewrite is not None:
-                stream.release()
-            yield from skip(left)
-
-    def _read_response(self, stream: StreamTap, size: int) -> Decoder[None]:
-        if size < 4:
-            if not self._in_flight.take_token():
-                self.counts["undecodable"] += 1
+        Args:
+            stream: has copied it.
+            seen: what is known of it; None drops it.
+        """
+        if self.dump is None:
             return
-        head = yield 4
-        request = self._in_flight.match(int.from_bytes(head, "big", signed=True), self.counts)
-        if self._in_flight.lost:
-            self._stop_observing("no response matches a request", "lost_sync")
-        if request is None or request.is_token:
-            return
-        key, version = request.key, request.version
-        self.counts["responses"] += 1
-        now = self._clock()
-        self.seconds[key] += max(0.0, now - request.at)
-        if not _known(key, version):
-            return
-        if key in (PRODUCE, FETCH):
-            yield from self._read_bulk(stream, request, now)
-        elif key == SASL_HANDSHAKE:
-            if version == 0 and (yield 2) != b"\0\0":
-                self._sasl_tokens = False  # refused: there will be no tokens
-        else:
-            yield from self._read_captured(stream, request, head, size, now)
-
-    def _read_bulk(self, stream: StreamTap, request: PendingRequest, now: float) -> Decoder[None]:
-        key, version = request.key, request.version
-        limit = self._bounds.heads if self._rewrite is None else _NO_LIMIT
-        if self._rewrite is not None:
-            stream.release()
-        if messages.response_header_version(key, version):
-            yield from tags()
-        if key == FETCH:
-            summary = yield from partial_decoders.fetch_response(version, limit)
-            self._sink.put(events.FetchResponseSeen(self.connection, now, summary))
-            complete = summary.complete and version >= _FETCH_ENDPOINTS
-        elif self._rewrite is None:
-            return
-        else:
-            complete = (
-                yield from partial_decoders.produce_response(version, limit)
-            ) and version >= _PRODUCE_ENDPOINTS
-        if complete and self._rewrite is not None and (yield from varint()) and (yield 1) == b"\0":
-            # The response names the new leaders of partitions. Hiding the addresses instead of rewriting
-            # them keeps the length, so nothing is withheld; clients then summary for Metadata.
-            stream.patch(partial_decoders.ENDPOINTS_HIDDEN)
-            self.counts["hidden"] += 1
-
-    def _read_captured(
-        self, stream: StreamTap, request: PendingRequest, head: bytes, size: int, now: float
-    ) -> Decoder[None]:
-        key, version = request.key, request.version
-        rewrite = self._rewrite if key in REWRITTEN_RESPONSES else None
-        if rewrite is not None and size > self._bounds.rewrite:
-            self.counts["rewrite_failed"] += 1
-            rewrite = None
-        wanted = key in CAPTURED_RESPONSES and self._reserve(size)
-        if rewrite is None and self._rewrite is not None:
-            stream.release()
-        if rewrite is None and not wanted:
-            return
-        frame = head + (yield size - 4)
-        if rewrite is not None:
-            self._replace(stream, rewrite, frame, key, version)
-        if wanted:
-            self._put(events.ResponseCaptured(self.connection, now, request.number, key, version, frame))
-
-    def _replace(self, stream: StreamTap, rewrite: Rewrite, frame: bytes, key: int, version: int) -> None:
-        changed = rewrite(frame, key, version)
-        if changed is None:
-            self.counts["rewrite_failed"] += 1
-            stream.release()
-        else:
-            self.counts["rewritten"] += 1
-            stream.replace(changed)
+        frame = stream.recorded()
+        if seen is not None:
+            self._dump_reserved -= len(frame)
+            self.dump.put(seen._replace(frame=frame))
 
 
-def load_tables() -> None:
-    """Load the message tables, which takes a tenth of a second, before the first request needs them."""
-    for key in sorted(schema.keys()):
-        _known(key, 0)
-        messages.response_header_version(key, 0)
+def _count(
+    found: dict[int, list[int]], bounds: tuple[float, ...], key: int, seconds: float, count: int
+) -> None:
+    buckets = found.get(key)
+    if buckets is None:
+        buckets = found[key] = [0] * (len(bounds) + 1)
+    buckets[bisect_left(bounds, seconds)] += count
 
 
-def _known(key: int, version: int) -> bool:
-    name = schema.keys().get(key)
-    return name is not None and version in messages.versions(f"{name}Request")
+__all__ = ["Conversation", "FrameSink", "Rewrite", "Sink"]

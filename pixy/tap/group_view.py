@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pixy.tap.groups import Group, Member
+from pixy.tap import ends
+from pixy.tap.groups import Commit, Group, Member
 from pixy.tap.topics import Topics
 
 
@@ -16,14 +17,13 @@ def describe(group: Group, topics: Topics, now: float) -> dict[str, Any]:
         topics: names and end offsets.
         now: the current time in seconds since the epoch.
     """
-    offsets = [
-        _offset(topics, topic, partition, offset, at)
-        for (topic, partition), (offset, at) in group.committed.items()
-    ]
+    offsets = offsets_of(group, topics, now)
     lags = [each["lag"] for each in offsets if each["lag"] is not None]
+    ages = [each["end_age"] for each in offsets if each["lag"] is not None]
     return {
         "group": group.id,
         "kind": group.kind,
+        "type": group.type,
         "state": group.state.value,
         "generation": group.generation,
         "protocol_type": group.protocol_type,
@@ -43,7 +43,14 @@ def describe(group: Group, topics: Topics, now: float) -> dict[str, Any]:
         ],
         "rebalance": None if group.rebalance is None else group.rebalance.to_json(now),
         "lag": sum(lags) if lags else None,
-        "offsets": sorted(offsets, key=lambda each: (each["topic"], each["partition"])),
+        "lag_age": max(ages) if ages else None,
+        "lag_unknown": len(offsets) - len(lags),
+        "lag_uncertain": sorted({each["uncertain"] for each in offsets if each["uncertain"]}),
+        "verified_at": None if group.verified is None else round(group.verified, 3),
+        "coordinator": None
+        if group.broker_state is None
+        else {"state": group.broker_state[0], "at": round(group.broker_state[1], 3)},
+        "offsets": offsets,
         "anomalies": [{"kind": kind, "detail": text} for kind, text in sorted(group.anomalies)],
     }
 
@@ -68,17 +75,68 @@ def _member(member: Member, topics: Topics, now: float) -> dict[str, Any]:
         "pattern": member.pattern,
         "assignors": list(member.assignors),
         "partitions": owned,
+        **_share(member),
         "last_seen": round(max(0.0, now - member.last_seen), 3) if member.seen_here else None,
     }
 
 
-def _offset(topics: Topics, topic: Any, partition: int, offset: int, at: float) -> dict[str, Any]:
-    end = topics.end(topic, partition)
+def _share(member: Member) -> dict[str, Any]:
+    """Describe what is particular to members of share groups and of Streams groups."""
+    found: dict[str, Any] = {}
+    if member.acquired or member.acknowledged:
+        found = {
+            "acquired": member.acquired,
+            "redelivered": member.redelivered,
+            "acknowledged": dict(sorted(member.acknowledged.items())),
+        }
+    if member.standby is not None:
+        tasks: dict[str, list[int]] = {}
+        for subtopology, partition in sorted(member.standby, key=str):
+            tasks.setdefault(str(subtopology), []).append(partition)
+        found["standby"] = tasks
+    return found
+
+
+def offsets_of(group: Group, topics: Topics, now: float) -> list[dict[str, Any]]:
+    """Describe a group's committed offsets with ends, lags and ages, by topic and partition.
+
+    Args:
+        group: the group.
+        topics: names and end offsets.
+        now: the current time in seconds since the epoch.
+    """
+    latest: dict[tuple[str, int], tuple[Any, Commit]] = {}
+    for (topic, partition), commit in group.committed.items():
+        # A commit by id, whose topic had no name then, and one by name may be of the same partition.
+        key = (topics.show(topic), partition)
+        if key not in latest or latest[key][1].at <= commit.at:
+            latest[key] = (topics.resolve(topic), commit)
+    return [
+        _offset(topics, name, partition, topic, commit, now)
+        for (name, partition), (topic, commit) in sorted(latest.items())
+    ]
+
+
+def _offset(
+    topics: Topics, name: str, partition: int, topic: Any, commit: Commit, now: float
+) -> dict[str, Any]:
+    end = topics.ends.get(topic, partition)
+    uncertain = None
+    if end is not None and end.unanswered is not None:
+        uncertain = "written since the end was known, and no response told the end"
+    elif end is not None and end.source == ends.STABLE:
+        uncertain = "the end of committed transactions, not of the log"
+    elif end is not None and commit.offset > end.offset:
+        uncertain = "committed beyond the known end"
     return {
-        "topic": topics.show(topic),
+        "topic": name,
         "partition": partition,
-        "committed": offset,
-        "end": end,
-        "lag": None if end is None else max(0, end - offset),
-        "committed_at": round(at, 3),
+        "committed": commit.offset,
+        "committed_at": round(commit.at, 3),
+        "committed_age": round(max(0.0, now - commit.at), 3),
+        "committed_from": commit.source,
+        **ends.describe(end),
+        "end_age": None if end is None else round(max(0.0, now - end.at), 3),
+        "lag": None if end is None else max(0, end.offset - commit.offset),
+        "uncertain": uncertain,
     }

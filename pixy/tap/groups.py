@@ -6,6 +6,7 @@ import enum
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pixy.tap.config import Bounds
 from pixy.tap.lru import LruDict
@@ -20,7 +21,7 @@ Partition = tuple[Topic, int]
 
 
 class Path(enum.StrEnum):
-    """How the tap knows a group's protocol type."""
+    """The evidence from which the tap knows a group's protocol type."""
 
     STATELESS = "stateless"
     """The message names it: JoinGroup response v7+, SyncGroup v5+ (KIP-559)."""
@@ -28,6 +29,8 @@ class Path(enum.StrEnum):
     """The member's JoinGroup request named it: older versions, or null in the message."""
     HEARTBEAT = "heartbeat"
     """ConsumerGroupHeartbeat (KIP-848): the state is accumulated from the changes in each heartbeat."""
+    DESCRIBED = "described"
+    """A response to somebody's DescribeGroups, ConsumerGroupDescribe, ShareGroupDescribe or StreamsGroupDescribe."""
     UNKNOWN = "unknown"
     """The member joined before the tap started."""
 
@@ -57,7 +60,7 @@ class Member:
     connection: int | None = None
     """Number of the connection of its last request; None if that is closed, or does not go through the tap."""
     seen_here: bool = False
-    """Whether one of its requests passed through the tap; other members are known from the leader's list."""
+    """True if one of its requests passed through the tap; other members are known from the leader's list."""
     host: str = ""
     software: str = ""
     generation: int = -1
@@ -74,10 +77,20 @@ class Member:
     rebalance_timeout: float = 300.0
     joined_at: float = 0.0
     last_seen: float = 0.0
+    beats: int = 0
+    """Heartbeats since something in its KIP-848 group has changed last."""
+    standby: frozenset[Partition] | None = None
+    """Standby and warm-up tasks of a member of a Streams group."""
+    acquired: int = 0
+    """Records that a share group has handed to the member."""
+    redelivered: int = 0
+    """Records among them that were delivered before."""
+    acknowledged: dict[str, int] = field(default_factory=dict)
+    """Records by the way in which the member has acknowledged them: accepted, released, rejected, gaps, renewed."""
     announced: bool = False
-    """Whether ``member.joined`` was emitted."""
+    """True if ``member.joined`` was emitted."""
     disconnected_at: float | None = None
-    """When its connection closed; None while it is open."""
+    """The time at which its connection closed; None while it is open."""
 
     @property
     def status(self) -> str:
@@ -103,6 +116,16 @@ class Gone:
     reason: str | None = None
 
 
+class Commit(NamedTuple):
+    """A committed offset."""
+
+    offset: int
+    at: float
+    """The time of the response that told it, in seconds since the epoch."""
+    source: str = "commit"
+    """``commit``, ``transaction``, ``fetch`` (an OffsetFetch response) or ``verify``."""
+
+
 @dataclass(slots=True)
 class Group:
     """A group."""
@@ -110,7 +133,8 @@ class Group:
     id: str
     bounds: Bounds
     kind: str = "classic"
-    """``classic``, ``consumer`` (KIP-848), or ``offsets`` for a group that only commits."""
+    """``classic``, ``consumer`` (KIP-848), ``share`` (KIP-932), ``streams`` (KIP-1071), or ``offsets`` for a group that
+    only commits."""
     state: State = State.UNKNOWN
     generation: int = -1
     protocol_type: str | None = None
@@ -123,10 +147,18 @@ class Group:
     """Members that have joined the generation and have not received their partitions yet."""
     counts: dict[str, int | None] = field(default_factory=dict)
     """Number of partitions of each subscribed topic when the generation began; None if unknown."""
+    awaited: set[Partition] = field(default_factory=set)
+    """Partitions that a member of a KIP-848 group has been told to give up, and nobody has been given yet."""
+    epoch_due: bool = False
+    """Whether the epoch of a KIP-848 group must rise, because a member has left."""
+    broker_state: tuple[str, float] | None = None
+    """The state that the coordinator named, in a response that passed, and the time of that."""
     members: LruDict[str, Member] = field(init=False)
     gone: deque[Gone] = field(default_factory=lambda: deque(maxlen=_GONE_KEPT))
-    committed: LruDict[Partition, tuple[int, float]] = field(init=False)
-    """The last committed offset and its time, by partition."""
+    committed: LruDict[Partition, Commit] = field(init=False)
+    """The last committed offset, by partition."""
+    verified: float | None = None
+    """The time at which the brokers were asked last (``--verify``)."""
     anomalies: frozenset[tuple[str, str]] = frozenset()
 
     def __post_init__(self) -> None:
@@ -160,6 +192,16 @@ class Group:
         if member is not None:
             self.gone.append(Gone(member, how, at, reason))
         return member
+
+    @property
+    def type(self) -> str:
+        """The kind as people name it: ``connect``, ``sr`` and so on for classic groups of other protocols."""
+        return self.protocol_type or "unknown" if self.kind == "classic" else self.kind
+
+    def stir(self) -> None:
+        """Note a change that each member of a KIP-848 group must hear of in its next heartbeats."""
+        for member in self.members.values():
+            member.beats = 0
 
     def subscribed(self) -> set[str]:
         """Return all topics that members subscribe to by name."""

@@ -1,16 +1,23 @@
-"""KIP-848 groups, from ConsumerGroupHeartbeat alone. A null field means "unchanged since the last heartbeat"."""
+"""KIP-848 groups, from ConsumerGroupHeartbeat alone. A null field means "unchanged since the last heartbeat".
+
+The coordinator calls a group Stable once each member is in the group's epoch and has been given all that is meant for it.
+The second half does not show in a heartbeat. But the coordinator gives a free partition to its new owner in the owner's next
+heartbeat. So the tap waits for those partitions that a member had to give up (``awaited``), and no longer than until
+each member has sent two heartbeats in which nothing changed.
+"""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
 from pixy.tap import rebalances
-from pixy.tap.groups import Group, Member, Path, State, partitions_of
+from pixy.tap.groups import Group, Member, Partition, Path, State, partitions_of
 from pixy.tap.rebalances import Trigger
 from pixy.tap.registry import Peer, Registry
 
 JOIN_EPOCH, LEAVE_EPOCH, STATIC_LEAVE_EPOCH = 0, -1, -2
-_FENCED: Final = frozenset({25, 82, 110})
+_QUIET_BEATS: Final = 2
+FENCED: Final = frozenset({25, 82, 110})
 """UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, FENCED_MEMBER_EPOCH: the member loses its partitions and joins again."""
 
 Body = dict[str, Any]
@@ -33,19 +40,24 @@ class ConsumerGroups:
         """
         group = self._registry.group(request["GroupId"])
         member_id = body["MemberId"] or request["MemberId"]  # in v0 the coordinator chooses the id
-        if body["ErrorCode"] in _FENCED:
-            self._registry.gone(group, member_id, "expelled", at)
+        if body["ErrorCode"] in FENCED:
+            if self._registry.gone(group, member_id, "expelled", at) is not None:
+                self._expect_epoch(group)
             self._settle(group, at)
             return
         if body["ErrorCode"]:
             return
+        if group.kind != "consumer":  # a classic group that migrates has no assignor and no leader any more
+            group.protocol_name, group.leader = None, ""
+            group.expected.clear()
         group.kind, group.path, group.protocol_type = "consumer", Path.HEARTBEAT, "consumer"
         if request["MemberEpoch"] < 0:
             self._left(group, at, request, member_id)
             return
         is_new = member_id not in group.members
         member = self._registry.member(group, member_id)
-        self._registry.touch(member, peer, at)
+        self._registry.touch(group, member, peer, at)
+        member.beats += 1
         changed = self._apply_request(member, request)
         if is_new:
             self._replace_static(group, member, at)
@@ -74,7 +86,13 @@ class ConsumerGroups:
         if len(group.members) > 1:
             self._begin(group, at, Trigger(rebalances.LEAVE, member_id, member.client_id))
         self._registry.gone(group, member_id, "left", at)
+        self._expect_epoch(group)
         self._settle(group, at)
+
+    def _expect_epoch(self, group: Group) -> None:
+        """Wait for the epoch that the coordinator begins when a member has gone: its response does not tell it."""
+        group.epoch_due = len(group.members) > 0
+        group.stir()
 
     def _apply_request(self, member: Member, request: Body) -> bool:
         """Apply a member's request; return whether its subscription has changed since it joined."""
@@ -104,7 +122,8 @@ class ConsumerGroups:
     def _apply_response(self, group: Group, member: Member, body: Body, at: float) -> None:
         epoch = body["MemberEpoch"]
         if epoch > group.generation:
-            group.generation = epoch
+            group.generation, group.epoch_due = epoch, False
+            group.stir()
             if group.rebalance is None and group.state is State.STABLE:
                 self._registry.begin(group, at, self._unseen_cause(group, at)).before = max(
                     member.generation, 0
@@ -113,21 +132,12 @@ class ConsumerGroups:
         if body["Assignment"] is not None:
             found = partitions_of(body["Assignment"]["TopicPartitions"], "TopicId")
             if found != member.partitions:
-                member.partitions = found
-                show = self._registry.topics.show
-                named: dict[str, list[int]] = {}
-                for topic, partition in found:
-                    named.setdefault(show(topic), []).append(partition)
-                self._registry.emit(
-                    "assignment",
-                    at,
-                    group=group.id,
-                    generation=epoch,
-                    member=member.id,
-                    client_id=member.client_id,
-                    partitions={topic: sorted(named[topic]) for topic in sorted(named)},
-                    path=member.path.value,
-                )
+                given_up = (member.partitions or frozenset()) - found
+                group.awaited |= given_up
+                group.awaited -= found
+                if given_up:
+                    group.stir()
+                report_assignment(self._registry, group, member, found, at)
 
     def _unseen_cause(self, group: Group, at: float) -> Trigger:
         topics = self._registry.topics
@@ -143,17 +153,47 @@ class ConsumerGroups:
                 self._registry.gone(group, other.id, "replaced", at)
 
     def _settle(self, group: Group, at: float) -> None:
-        """Finish the rebalance once all members are in the group's epoch and have confirmed their assignment."""
-        members = group.alive()
-        settled = all(
-            member.generation == group.generation
-            and (member.owned is None or member.owned == member.partitions)
-            for member in members
-            if member.seen_here and member.disconnected_at is None
-        )
-        if not settled:
-            if group.rebalance is not None:
+        """Finish the rebalance once the coordinator calls the group Stable."""
+        members = [each for each in group.alive() if each.seen_here and each.disconnected_at is None]
+        if members and all(each.beats >= _QUIET_BEATS for each in members):
+            group.awaited.clear()
+            group.epoch_due = False
+        held = {partition for each in members for partition in each.partitions or ()}
+        group.awaited -= held
+        if group.epoch_due or group.awaited or any(each.generation != group.generation for each in members):
+            if len(group.members):
                 group.state = State.RECONCILING
             return
         group.counts = {topic: self._registry.topics.count(topic) for topic in group.subscribed()}
         self._registry.finish(group, at)
+
+
+def report_assignment(
+    registry: Registry, group: Group, member: Member, found: frozenset[Partition], at: float
+) -> None:
+    """Take over a member's assignment, and emit ``assignment`` if it is another than before.
+
+    Args:
+        registry: the registry.
+        group: the member's group.
+        member: the member.
+        found: its partitions, by topic id; of a Streams group its tasks.
+        at: when, in seconds since the epoch.
+    """
+    if found == member.partitions:
+        return
+    member.partitions = found
+    show = registry.topics.show
+    named: dict[str, list[int]] = {}
+    for topic, partition in found:
+        named.setdefault(show(topic), []).append(partition)
+    registry.emit(
+        "assignment",
+        at,
+        group=group.id,
+        generation=member.generation,
+        member=member.id,
+        client_id=member.client_id,
+        partitions={topic: sorted(named[topic]) for topic in sorted(named)},
+        path=member.path.value,
+    )

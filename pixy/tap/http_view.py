@@ -22,6 +22,11 @@ PATHS: Final[dict[str, ViewName]] = {
     "/clients": "clients",
     "/connections": "connections",
     "/topics": "topics",
+    "/latency": "latency",
+    "/talkers": "talkers",
+    "/errors": "errors",
+    "/slow": "slow",
+    "/findings": "findings",
 }
 """Views by path; ``/groups/NAME`` and ``/timeline?group=NAME`` show one group."""
 
@@ -92,7 +97,9 @@ class HttpView(Actor):
 
 
 def _json(document: Any) -> web.Response:
-    return web.Response(text=json.dumps(document, ensure_ascii=False) + "\n", content_type="application/json")
+    return web.Response(
+        text=json.dumps(document, ensure_ascii=False, allow_nan=False) + "\n", content_type="application/json"
+    )
 
 
 __all__ = ["PATHS", "Bind", "HttpView"]

@@ -109,7 +109,7 @@ def _to_json(software: tuple[str, str], usage: Usage) -> dict[str, Any]:
         name = schema.keys().get(key, str(key))
         apis.setdefault(name, {})[str(version)] = count
         if breaks(key, version):
-            least = "gone in 4.0" if key in REMOVED else f"needs {MINIMUM[key]} or later"
+            least = "gone in 4.0" if key in REMOVED else f"needs {MINIMUM.get(key, 0)} or later"
             breaking.append(f"{name} v{version} ({least})")
     return {
         "software": software[0],

@@ -8,7 +8,21 @@ from typing import Any, Literal
 from actors import Request
 from pixy.tap.config import Address
 
-ViewName = Literal["snapshot", "timeline", "clients", "connections", "topics", "metrics", "table"]
+ViewName = Literal[
+    "snapshot",
+    "timeline",
+    "clients",
+    "connections",
+    "topics",
+    "metrics",
+    "table",
+    "latency",
+    "talkers",
+    "errors",
+    "slow",
+    "findings",
+    "committed",
+]
 
 
 @dataclass(frozen=True, slots=True)

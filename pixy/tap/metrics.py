@@ -5,16 +5,25 @@ Labels are groups, topics, APIs and software, but never members or partitions, w
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
+from pixy.tap.group_view import offsets_of
 from pixy.tap.groups import State
 from pixy.tap.inventory import breaks
+from pixy.tap.latency import Histogram, api_name
 from pixy.tap.observer import Observer
+from pixy.tap.traffic import error_name
 from pixy.wire import schema
 
 _COUNTS: Final = {
@@ -29,11 +38,16 @@ _COUNTS: Final = {
     "tls": "connections in TLS, which cannot be observed",
     "too_large": "frames too large to be captured",
     "not_observed": "frames not captured because the observer was behind",
+    "sampled": "requests of which only the header was read, because there were too many",
     "lost_events": "events dropped because the observer was behind",
     "rewritten": "responses with rewritten addresses",
     "rewrite_failed": "responses whose addresses could not be rewritten",
     "hidden": "Produce and Fetch responses with hidden broker addresses",
     "api_versions_fallbacks": "ApiVersions requests of a version unknown to the broker",
+    "verified": "groups whose committed offsets the tap asked for (--verify)",
+    "corrected_commits": "committed offsets that the brokers corrected (--verify)",
+    "corrected_ends": "end offsets that the brokers corrected (--verify)",
+    "verify_failed": "requests of the tap's own that failed (--verify)",
     "defects": "defects of the tap itself",
 }
 
@@ -47,6 +61,9 @@ class _Collector(Collector):
         yield from self._groups()
         yield from self._lags()
         yield from self._software()
+        yield from self._latencies()
+        yield from self._failures()
+        yield from self._findings()
 
     def _traffic(self) -> Iterator[Metric]:
         observer = self._observer
@@ -88,6 +105,7 @@ class _Collector(Collector):
 
     def _groups(self) -> Iterator[Metric]:
         members = GaugeMetricFamily("kafka_tap_group_members", "Members of a group.", labels=["group"])
+        types = GaugeMetricFamily("kafka_tap_group_type", "1 for a group's type.", labels=["group", "type"])
         generation = GaugeMetricFamily(
             "kafka_tap_group_generation", "Generation or epoch of a group.", labels=["group"]
         )
@@ -101,12 +119,13 @@ class _Collector(Collector):
             if group.kind == "offsets":
                 continue
             members.add_metric([group.id], len(group.members))
+            types.add_metric([group.id, group.type], 1)
             generation.add_metric([group.id], group.generation)
             for each in State:
                 state.add_metric([group.id, each.value], float(each is group.state))
             for kind, _ in sorted(group.anomalies):
                 anomalies.add_metric([group.id, kind], 1)
-        yield from (members, generation, state, anomalies)
+        yield from (members, types, generation, state, anomalies)
         registry = self._observer.registry
         rebalances = CounterMetricFamily("kafka_tap_rebalances", "Rebalances by trigger.", labels=["trigger"])
         for trigger, count in sorted(registry.finished.items()):
@@ -124,17 +143,87 @@ class _Collector(Collector):
             "End offset minus committed offset, summed over a topic's partitions.",
             labels=["group", "topic"],
         )
-        topics = self._observer.topics
+        age = GaugeMetricFamily(
+            "kafka_tap_group_lag_age_seconds",
+            "Time since the oldest of the end offsets in kafka_tap_group_lag was told.",
+            labels=["group", "topic"],
+        )
+        unknown = GaugeMetricFamily(
+            "kafka_tap_group_lag_unknown_partitions",
+            "Partitions with a committed offset whose end offset is not known, or is uncertain.",
+            labels=["group", "topic"],
+        )
         for group in self._observer.registry.groups.values():
-            sums: dict[str, int] = {}
-            for (topic, partition), (offset, _) in group.committed.items():
-                end = topics.end(topic, partition)
-                if end is not None:
-                    name = topics.show(topic)
-                    sums[name] = sums.get(name, 0) + max(0, end - offset)
-            for name, total in sorted(sums.items()):
-                lag.add_metric([group.id, name], total)
-        yield lag
+            found: dict[str, list[dict[str, Any]]] = {}
+            for each in offsets_of(group, self._observer.topics, self._now):
+                found.setdefault(each["topic"], []).append(each)
+            for name, offsets in sorted(found.items()):
+                known = [each for each in offsets if each["lag"] is not None]
+                if known:
+                    lag.add_metric([group.id, name], sum(each["lag"] for each in known))
+                    age.add_metric([group.id, name], max(each["end_age"] for each in known))
+                doubtful = sum(each["lag"] is None or each["uncertain"] is not None for each in offsets)
+                unknown.add_metric([group.id, name], doubtful)
+        yield from (lag, age, unknown)
+
+    def _latencies(self) -> Iterator[Metric]:
+        latency = self._observer.latency
+        yield _histogram(
+            "kafka_tap_response_seconds",
+            "Time that the broker took to respond; of Fetch with the wait for records.",
+            latency.apis,
+        )
+        yield _histogram(
+            "kafka_tap_queue_seconds",
+            "Time for which requests and their responses waited inside the tap.",
+            latency.queues,
+        )
+        held = CounterMetricFamily(
+            "kafka_tap_held_seconds",
+            "Seconds in which a receiver did not accept what the tap had for it.",
+            labels=["receiver"],
+        )
+        for receiver, seconds in zip(("broker", "client"), latency.held, strict=True):
+            held.add_metric([receiver], seconds)
+        yield held
+        yield CounterMetricFamily(
+            "kafka_tap_slow_responses",
+            "Responses that came later than --slow.",
+            self._observer.traffic.slow_total,
+        )
+
+    def _failures(self) -> Iterator[Metric]:
+        traffic = self._observer.traffic
+        failed = CounterMetricFamily("kafka_tap_errors", "Errors in responses.", labels=["api", "error"])
+        counts: Counter[tuple[str, str]] = Counter()
+        for (key, code, _, _), found in traffic.failures.items():
+            counts[api_name(key), error_name(code)] += found.count
+        for names, count in sorted(counts.items()):
+            failed.add_metric(list(names), count)
+        waited = CounterMetricFamily(
+            "kafka_tap_throttle_seconds", "Throttle times in responses.", labels=["api"]
+        )
+        seconds: Counter[str] = Counter()
+        for (key, _), throttled in traffic.throttled.items():
+            seconds[api_name(key)] += throttled.seconds  # type: ignore[assignment]
+        for api, total in sorted(seconds.items()):
+            waited.add_metric([api], total)
+        sizes = CounterMetricFamily(
+            "kafka_tap_topic_bytes", "Bytes of records, as on the wire.", labels=["topic", "direction"]
+        )
+        moved: Counter[tuple[str, str]] = Counter()
+        for talk in traffic.top():
+            moved[talk["topic"], "written"] += talk["bytes_written"]
+            moved[talk["topic"], "read"] += talk["bytes_read"]
+        for (topic, direction), count in sorted(moved.items()):
+            sizes.add_metric([topic, direction], count)
+        yield from (failed, waited, sizes)
+
+    def _findings(self) -> Iterator[Metric]:
+        found = GaugeMetricFamily("kafka_tap_findings", "Findings now.", labels=["rule", "severity"])
+        for labels, count in sorted(self._observer.findings.counts().items()):
+            found.add_metric(list(labels), count)
+        yield found
 
     def _software(self) -> Iterator[Metric]:
         breaking = CounterMetricFamily(
@@ -147,6 +236,17 @@ class _Collector(Collector):
             if count:
                 breaking.add_metric(list(software), count)
         yield breaking
+
+
+def _histogram(name: str, text: str, found: dict[int, Histogram]) -> HistogramMetricFamily:
+    family = HistogramMetricFamily(name, text, labels=["api"])
+    for key, each in sorted(found.items()):
+        total, buckets = 0, []
+        for bound, count in zip((*each.bounds, float("inf")), each.buckets, strict=True):
+            total += count
+            buckets.append(("+Inf" if bound == float("inf") else str(bound), total))
+        family.add_metric([api_name(key)], buckets, each.seconds)
+    return family
 
 
 def exposition(observer: Observer, backlog: int, now: float) -> str:

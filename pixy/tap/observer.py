@@ -4,48 +4,39 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Final
 
-from pixy.tap import events
+from pixy.tap import described, events
+from pixy.tap.apis import CAPTURED_REQUESTS
 from pixy.tap.classic import ClassicGroups
 from pixy.tap.config import TapConfig
+from pixy.tap.connections import Connection, Connections
+from pixy.tap.described import Described
+from pixy.tap.findings import Findings
 from pixy.tap.group_view import describe
 from pixy.tap.heartbeats import ConsumerGroups
 from pixy.tap.inventory import Inventory
+from pixy.tap.latency import Latency, api_name
 from pixy.tap.lenient import decode_response
-from pixy.tap.lru import LruDict
 from pixy.tap.offsets import Offsets
-from pixy.tap.partial_decoders import Topic
+from pixy.tap.record_traffic import RecordTraffic
 from pixy.tap.registry import Peer, Registry
 from pixy.tap.sequences import Sequences
+from pixy.tap.shares import ShareGroups
+from pixy.tap.streams import StreamsGroups
 from pixy.tap.topics import Topics
+from pixy.tap.traffic import Traffic, errors_in
 from pixy.wire import frames, schema
 from pixy.wire.exceptions import WireError
 
 Body = dict[str, Any]
 Output = Callable[[dict[str, Any]], None]
 
-LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, JOIN, HEARTBEAT, LEAVE, SYNC = 2, 3, 8, 9, 11, 12, 13, 14
-API_VERSIONS, CREATE_TOPICS, GROUP_HEARTBEAT, DESCRIBE_TOPICS = 18, 19, 68, 75
+LIST_OFFSETS, METADATA, OFFSET_COMMIT, OFFSET_FETCH, JOIN, HEARTBEAT = 2, 3, 8, 9, 11, 12
+LEAVE, SYNC, API_VERSIONS, CREATE_TOPICS, DELETE_TOPICS, INIT_PRODUCER, END_TXN = 13, 14, 18, 19, 20, 22, 26
+TXN_OFFSET_COMMIT, DELETE_GROUPS, OFFSET_DELETE, GROUP_HEARTBEAT, DESCRIBE_TOPICS = 28, 42, 47, 68, 75
+SHARE_HEARTBEAT, STREAMS_HEARTBEAT = 76, 88
 UNSUPPORTED_VERSION: Final = 35
-_SESSION_PARTITIONS: Final = 10_000
-
-
-@dataclass(slots=True)
-class Connection:
-    """An open connection."""
-
-    peer: Peer
-    opened: float
-    pending: LruDict[int, tuple[float, Body]]
-    """Requests that wait for their response: number to (time, body)."""
-    counts: Counter[str] = field(default_factory=Counter)
-    opaque: str = ""
-    fetching: LruDict[tuple[Topic, int], int] = field(default_factory=lambda: LruDict(_SESSION_PARTITIONS))
-    """The fetch session (KIP-227): partition to the offset that the client requested last."""
-    counted: bool = False
-    """Whether the inventory has counted it."""
 
 
 class Observer:
@@ -63,21 +54,51 @@ class Observer:
         self.registry = Registry(config, self.topics, self._emit)
         self.classic = ClassicGroups(self.registry)
         self.heartbeats = ConsumerGroups(self.registry)
+        self.shares = ShareGroups(self.registry)
+        self.streams = StreamsGroups(self.registry)
+        self.described = Described(self.registry)
+        self.latency = Latency()
+        self.traffic = Traffic(self.topics)
+        self.findings = Findings(self.registry, self.traffic)
         self.offsets = Offsets(self.registry, self.classic)
         self.inventory = Inventory(config.bounds.software)
         self.sequences = Sequences(config.bounds.partitions)
-        self.connections: LruDict[int, Connection] = LruDict(config.bounds.connections * 2)
+        self.connections = Connections(config.bounds, self.topics)
+        records = RecordTraffic(
+            self.connections,
+            self.topics,
+            self.traffic,
+            self.offsets,
+            self.shares,
+            self.sequences,
+            self._emit,
+        )
         self.counts: Counter[str] = Counter()
         self.requests: Counter[int] = Counter()
         self.seconds: defaultdict[int, float] = defaultdict(float)
+        self._of_member: dict[int, Callable[[float, Peer, Body, Body], None]] = {
+            SYNC: self.classic.synced,
+            HEARTBEAT: self.classic.heartbeat,
+            LEAVE: self.classic.left,
+            GROUP_HEARTBEAT: self.heartbeats.heartbeat,
+            SHARE_HEARTBEAT: self.shares.heartbeat,
+            STREAMS_HEARTBEAT: self.streams.heartbeat,
+            OFFSET_COMMIT: self.offsets.committed,
+        }
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             events.Opened: self._opened,
             events.Closed: self._closed,
             events.RequestCaptured: self._request,
             events.ResponseCaptured: self._response,
-            events.ProduceSeen: self._produced,
-            events.FetchRequestSeen: self._fetch_request,
-            events.FetchResponseSeen: self._fetched,
+            events.ProduceSeen: records.produced,
+            events.FetchRequestSeen: records.fetch_requested,
+            events.FetchResponseSeen: records.fetched,
+            events.ProduceAnswered: records.produce_answered,
+            events.ShareAnswered: records.share_answered,
+            events.SlowSeen: self._slow,
+            events.CommitsVerified: self._commits_verified,
+            events.EndsVerified: self._ends_verified,
+            events.VerifyFailed: self._verify_failed,
             events.Opaque: self._opaque,
             events.Tally: self._tally,
             events.EventsLost: self._lost,
@@ -100,19 +121,16 @@ class Observer:
             at: the current time in seconds since the epoch.
         """
         self.registry.tick(at)
+        self.findings.tick(at, self._emit)
 
     def _emit(self, event: str, at: float, **fields: Any) -> None:
         if self._output is not None:
             self._output({"time": round(at, 3), "event": event, **fields})
 
-    def _connection(self, number: int, at: float) -> Connection:
-        limit = self.config.bounds.in_flight
-        return self.connections.get_or_create(number, lambda: Connection(Peer(number), at, LruDict(limit)))
-
     # -- connections -------------------------------------------------------------------------------
 
     def _opened(self, event: events.Opened) -> None:
-        connection = self._connection(event.connection, event.at)
+        connection = self.connections.get(event.connection, event.at)
         connection.peer.client, connection.peer.broker = event.client, event.broker
         self.counts["connections"] += 1
         self._emit(
@@ -124,7 +142,7 @@ class Observer:
         )
 
     def _closed(self, event: events.Closed) -> None:
-        connection = self.connections.pop(event.connection)
+        connection = self.connections.end(event.connection)
         self.registry.disconnected(event.connection, event.at)
         fields: dict[str, Any] = {}
         if connection is not None:
@@ -133,11 +151,11 @@ class Observer:
         self._emit("connection.closed", event.at, connection=event.connection, **fields, reason=event.reason)
 
     def _opaque(self, event: events.Opaque) -> None:
-        self._connection(event.connection, event.at).opaque = event.reason
+        self.connections.get(event.connection, event.at).opaque = event.reason
         self._emit("opaque", event.at, connection=event.connection, reason=event.reason)
 
     def _tally(self, event: events.Tally) -> None:
-        connection = self._connection(event.connection, event.at)
+        connection = self.connections.get(event.connection, event.at)
         connection.counts.update(event.counts)
         self.counts.update(event.counts)
         known = schema.keys()
@@ -145,6 +163,10 @@ class Observer:
             self.requests[key if key in known else -1] += count
         for key, seconds in event.seconds.items():
             self.seconds[key if key in known else -1] += seconds
+        if event.queues:
+            self.latency.add_queues(event.queues, event.queue_seconds, event.held)
+        if event.latency:
+            self.latency.add(event.latency, event.seconds, connection.peer.broker, connection.peer.client_id)
         if event.requests:
             self._count_in(connection)
             self.inventory.sent(connection.peer.software, connection.peer.client_id, dict(event.requests))
@@ -164,7 +186,7 @@ class Observer:
     # -- frames ------------------------------------------------------------------------------------
 
     def _request(self, event: events.RequestCaptured) -> None:
-        connection = self._connection(event.connection, event.at)
+        connection = self.connections.get(event.connection, event.at)
         peer = connection.peer
         request = frames.decode_request(event.frame)
         if request.header.client_id:
@@ -187,80 +209,85 @@ class Observer:
                 )
 
     def _response(self, event: events.ResponseCaptured) -> None:
-        connection = self._connection(event.connection, event.at)
+        connection = self.connections.get(event.connection, event.at)
         asked = connection.pending.pop(event.number)
         _, body, _ = decode_response(event.frame, event.key, event.version)
+        peer = connection.peer
+        self.traffic.answered(
+            event.key, body.get("ThrottleTimeMs", 0), errors_in(body), peer.client_id, event.at
+        )
         if event.key in {METADATA, CREATE_TOPICS, DESCRIBE_TOPICS}:
-            self.topics.learn(body["Topics"])
+            self.offsets.forget_topics(self.topics.learn(body["Topics"]))
+        elif event.key == DELETE_TOPICS:
+            self._topics_deleted(body)
+        elif event.key == DELETE_GROUPS:
+            for each in body["Results"]:
+                if not each["ErrorCode"]:
+                    self.registry.deleted(each["GroupId"], event.at)
+        elif event.key in described.KEYS:
+            self.described.described(event.at, None if asked is None else asked[0], event.key, body)
         elif event.key == API_VERSIONS:
             if body["ErrorCode"] == UNSUPPORTED_VERSION:
                 self.counts["api_versions_fallbacks"] += 1
-        elif asked is not None:
-            self._pair(event.at, connection.peer, event.key, asked, body)
-        else:
-            self.counts["unpaired"] += 1
+        elif event.key in CAPTURED_REQUESTS:
+            if asked is not None:
+                self._pair(event.at, peer, event.key, asked, body)
+            else:
+                self.counts["unpaired"] += 1
+
+    def _topics_deleted(self, body: Body) -> None:
+        for each in body["Responses"]:
+            topic = each.get("Name") or self.topics.resolve(each.get("TopicId") or "")
+            if not each["ErrorCode"] and isinstance(topic, str) and topic:
+                self.topics.forget(topic)
+                self.offsets.forget_topics([topic])
 
     def _pair(self, at: float, peer: Peer, key: int, asked: tuple[float, Body], body: Body) -> None:
         asked_at, request = asked
         if key == JOIN:
             self.classic.joined(at, peer, request, body, asked_at)
-        elif key == SYNC:
-            self.classic.synced(at, peer, request, body)
-        elif key == HEARTBEAT:
-            self.classic.heartbeat(at, peer, request, body)
-        elif key == LEAVE:
-            self.classic.left(at, peer, request, body)
-        elif key == GROUP_HEARTBEAT:
-            self.heartbeats.heartbeat(at, peer, request, body)
-        elif key == OFFSET_COMMIT:
-            self.offsets.committed(at, peer, request, body)
-        elif key == OFFSET_FETCH:
-            self.offsets.fetched(at, request, body)
         elif key == LIST_OFFSETS:
-            self.offsets.listed(request, body)
+            self.offsets.listed(at, asked_at, peer, request, body)
+        elif key == OFFSET_FETCH:
+            self.offsets.fetched(at, asked_at, request, body)
+        elif key == TXN_OFFSET_COMMIT:
+            self.offsets.committed_in_transaction(request, body)
+        elif key == END_TXN:
+            self.offsets.ended_transaction(at, request, body)
+        elif key == INIT_PRODUCER:
+            self.offsets.transactions.begin(request, body)
+        elif key == OFFSET_DELETE:
+            self.offsets.deleted(request, body)
+        else:
+            self._of_member[key](at, peer, request, body)
 
-    # -- Produce and Fetch -------------------------------------------------------------------------
+    def _slow(self, event: events.SlowSeen) -> None:
+        peer = self.connections.get(event.connection, event.at).peer
+        fields = {
+            "api": api_name(event.key),
+            "version": event.version,
+            "seconds": round(event.seconds, 3),
+            "tap_seconds": round(event.queued, 3),
+            "client_id": peer.client_id or event.client_id,
+            "client": peer.client,
+            "broker": peer.broker,
+        }
+        self.traffic.late({"time": round(event.at, 3), **fields})
+        self._emit("slow", event.at, **fields)
 
-    def _produced(self, event: events.ProduceSeen) -> None:
-        peer = self._connection(event.connection, event.at).peer
-        peer.client_id = event.client_id or peer.client_id
-        for topic in event.summary.topics:
-            self.topics.used(topic, event.client_id, event.at, written=True)
-        if not event.summary.complete:
-            self.sequences.clear()
-        for batch in event.summary.batches:
-            gap = self.sequences.check(batch)
-            if gap is not None:
-                self._emit(
-                    "sequence.gap",
-                    event.at,
-                    topic=self.topics.show(gap.topic),
-                    partition=gap.partition,
-                    producer_id=gap.producer_id,
-                    epoch=gap.epoch,
-                    expected=gap.expected,
-                    found=gap.found,
-                    client_id=event.client_id,
-                )
+    # -- the tap's own questions (--verify) ----------------------------------------------------------
 
-    def _fetch_request(self, event: events.FetchRequestSeen) -> None:
-        connection = self._connection(event.connection, event.at)
-        connection.peer.client_id = event.client_id or connection.peer.client_id
-        request = event.summary
-        if request.replica:
-            return
-        if request.epoch <= 0:  # a full fetch begins a session (0) or is outside of any (-1)
-            connection.fetching.clear()
-        for topic, partition, offset in request.wanted:
-            connection.fetching[topic, partition] = offset
-        for each in request.forgotten:
-            connection.fetching.pop(each)
-        for topic in {topic for topic, _, _ in request.wanted}:
-            self.topics.used(topic, event.client_id, event.at, written=False)
+    def _commits_verified(self, event: events.CommitsVerified) -> None:
+        wrong = self.offsets.verified(event.at, event.asked, event.group, event.offsets)
+        self.counts["verified"] += 1
+        self.counts["corrected_commits"] += wrong
 
-    def _fetched(self, event: events.FetchResponseSeen) -> None:
-        for topic, partition, end in event.summary.ends:
-            self.topics.set_end(topic, partition, end)
+    def _ends_verified(self, event: events.EndsVerified) -> None:
+        self.counts["corrected_ends"] += self.offsets.ends_verified(event.at, event.asked, event.ends)
+
+    def _verify_failed(self, event: events.VerifyFailed) -> None:
+        self.counts["verify_failed"] += 1
+        self._emit("verify.failed", event.at, about=event.about, error=event.error)
 
     # -- views -------------------------------------------------------------------------------------
 
@@ -276,7 +303,17 @@ class Observer:
             "time": round(now, 3),
             "groups": [describe(each, self.topics, now) for each in sorted(groups, key=lambda each: each.id)],
             "counts": self.totals(),
+            "findings": [
+                each
+                for each in self.findings.to_json(now)
+                if group is None or each["where"].get("group") == group
+            ],
         }
+
+    def usage(self) -> list[dict[str, Any]]:
+        """List topics with their readers and writers, by name."""
+        self.connections.settle_all()
+        return self.topics.usage()
 
     def totals(self) -> dict[str, Any]:
         """Return all counters, as ``counts`` of a snapshot."""
@@ -286,6 +323,9 @@ class Observer:
             "software": self.inventory.forgotten,
             "sequences": self.sequences.forgotten,
             "connections": self.connections.forgotten,
+            "latencies": self.latency.forgotten,
+            "traffic": self.traffic.forgotten,
+            "transactions": self.offsets.transactions.forgotten,
         }
         return {
             **self.counts,
@@ -295,26 +335,3 @@ class Observer:
             "sequence_repeats": self.sequences.repeats,
             "forgotten": {kind: count for kind, count in forgotten.items() if count},
         }
-
-    def describe_connections(self, now: float) -> list[dict[str, Any]]:
-        """Describe the open connections, oldest first."""
-        return [
-            {
-                "connection": number,
-                "client": each.peer.client,
-                "broker": each.peer.broker,
-                "client_id": each.peer.client_id,
-                "software": each.peer.software_text,
-                "opaque": each.opaque or None,
-                "seconds": round(now - each.opened, 3),
-                "counts": dict(each.counts),
-                "fetching": self._fetching(each),
-            }
-            for number, each in sorted(self.connections.items(), key=lambda entry: entry[0])
-        ]
-
-    def _fetching(self, connection: Connection) -> dict[str, dict[str, int]]:
-        found: dict[str, dict[str, int]] = {}
-        for (topic, partition), offset in connection.fetching.items():
-            found.setdefault(self.topics.show(topic), {})[str(partition)] = offset
-        return found

@@ -19,6 +19,9 @@ _FLEXIBLE_PRODUCE = 9
 _FLEXIBLE_FETCH = 12
 _TOPIC_IDS = 13
 _MAGIC_AT = 16
+_PARTITION = struct.Struct(">ihq")
+"""Partition, error code, high watermark."""
+_BEFORE_LENGTH_ENDS = 12  # bytes of a batch that its length does not count
 ENDPOINTS_HIDDEN = 0x7F
 """An unknown tag: clients skip the broker addresses that the tap moves under it."""
 
@@ -33,6 +36,8 @@ class FirstBatch(NamedTuple):
     base_sequence: int
     last_offset_delta: int
     size: int
+    alone: bool = True
+    """Whether the partition's record set is this batch alone."""
 
 
 class ProduceSummary(NamedTuple):
@@ -44,6 +49,18 @@ class ProduceSummary(NamedTuple):
     acks: int
     topics: tuple[Topic, ...]
     batches: tuple[FirstBatch, ...]
+    complete: bool
+    sizes: tuple[tuple[Topic, int, int], ...] = ()
+    """Topic, partition, bytes of its record set, of any magic."""
+
+
+class ProduceResponseSummary(NamedTuple):
+    """A ProduceResponse: the offset of each partition's first record, or its error."""
+
+    partitions: tuple[tuple[Topic, int, int, int], ...]
+    """Topic, partition, error code, base offset."""
+    throttle: int
+    """Milliseconds for which the broker held the response back or wants the client to wait."""
     complete: bool
 
 
@@ -57,6 +74,8 @@ class FetchRequestSummary(NamedTuple):
     forgotten: tuple[tuple[Topic, int], ...]
     replica: bool
     complete: bool
+    max_wait: int = 0
+    """Milliseconds that the broker may wait for records."""
 
 
 class FetchResponseSummary(NamedTuple):
@@ -67,6 +86,12 @@ class FetchResponseSummary(NamedTuple):
     ends: tuple[tuple[Topic, int, int], ...]
     """Topic, partition, high watermark."""
     complete: bool
+    throttle: int = 0
+    """Milliseconds for which the broker held the response back or wants the client to wait."""
+    errors: tuple[tuple[Topic, int, int], ...] = ()
+    """Topic, partition, error code."""
+    sizes: tuple[tuple[Topic, int], ...] = ()
+    """Topic, bytes of records; topics without any are left out."""
 
 
 def produce_request(version: int, limit: int, acks_seen: list[int]) -> Decoder[ProduceSummary]:
@@ -85,36 +110,43 @@ def produce_request(version: int, limit: int, acks_seen: list[int]) -> Decoder[P
     yield -4
     topics: list[Topic] = []
     batches: list[FirstBatch] = []
+    sizes: list[tuple[Topic, int, int]] = []
     complete = True
     try:
         for _ in range((yield from length(compact))):
             topic = yield from _topic(version, compact)
             topics.append(topic)
             for _ in range((yield from length(compact))):
-                if len(batches) >= limit or len(topics) > limit:
+                if len(sizes) >= limit or len(topics) > limit:
                     raise LimitReached
-                batch = yield from _produce_partition(topic, compact)
+                partition, batch, size = yield from _produce_partition(topic, compact)
+                sizes.append((topic, partition, max(size, 0)))
                 if batch is not None:
                     batches.append(batch)
                 yield from tags(compact)
             yield from tags(compact)
     except LimitReached:
         complete = False
-    return ProduceSummary(acks, tuple(topics), tuple(batches), complete)
+    return ProduceSummary(acks, tuple(topics), tuple(batches), complete, tuple(sizes))
 
 
-def _produce_partition(topic: Topic, compact: bool) -> Decoder[FirstBatch | None]:
+def _produce_partition(topic: Topic, compact: bool) -> Decoder[tuple[int, FirstBatch | None, int]]:
     partition = int.from_bytes((yield 4), "big", signed=True)
     size = yield from length(compact)
     if size < batch_header.SIZE:
         yield from skip(size)
-        return None
+        return partition, None, size
     data = yield batch_header.SIZE
     yield from skip(size - batch_header.SIZE)
     if data[_MAGIC_AT] != 2:
-        return None
+        return partition, None, size
     fields = batch_header.LAYOUT.unpack(data)
-    return FirstBatch(topic, partition, fields[9], fields[10], fields[11], fields[6], size)
+    alone = fields[1] + _BEFORE_LENGTH_ENDS == size
+    return (
+        partition,
+        FirstBatch(topic, partition, fields[9], fields[10], fields[11], fields[6], size, alone),
+        size,
+    )
 
 
 def fetch_request(version: int, limit: int) -> Decoder[FetchRequestSummary]:
@@ -126,7 +158,8 @@ def fetch_request(version: int, limit: int) -> Decoder[FetchRequestSummary]:
     """
     compact = version >= _FLEXIBLE_FETCH
     replica = version < 15 and int.from_bytes((yield 4), "big", signed=True) >= 0
-    yield -(8 + (4 if version >= 3 else 0) + (1 if version >= 4 else 0))
+    max_wait = int.from_bytes((yield 4), "big", signed=True)
+    yield -(4 + (4 if version >= 3 else 0) + (1 if version >= 4 else 0))
     session, epoch = struct.unpack(">ii", (yield 8)) if version >= 7 else (0, -1)
     wanted: list[tuple[Topic, int, int]] = []
     forgotten: list[tuple[Topic, int]] = []
@@ -154,7 +187,7 @@ def fetch_request(version: int, limit: int) -> Decoder[FetchRequestSummary]:
             yield from tags(compact)
     except LimitReached:
         complete = False
-    return FetchRequestSummary(session, epoch, tuple(wanted), tuple(forgotten), replica, complete)
+    return FetchRequestSummary(session, epoch, tuple(wanted), tuple(forgotten), replica, complete, max_wait)
 
 
 def fetch_response(version: int, limit: int) -> Decoder[FetchResponseSummary]:
@@ -165,60 +198,85 @@ def fetch_response(version: int, limit: int) -> Decoder[FetchResponseSummary]:
         limit: partitions to read at most; of more, the summary is incomplete and the stream is not at the end.
     """
     compact = version >= _FLEXIBLE_FETCH
-    if version >= 1:
-        yield -4
-    error, session = struct.unpack(">hi", (yield 6)) if version >= 7 else (0, 0)
+    if version >= 7:
+        throttle, error, session = struct.unpack(">ihi", (yield 10))
+    else:
+        throttle, error, session = _int32((yield 4)) if version >= 1 else 0, 0, 0
     ends: list[tuple[Topic, int, int]] = []
+    errors: list[tuple[Topic, int, int]] = []
+    sizes: list[tuple[Topic, int]] = []
     complete, seen = True, 0
     try:
         for _ in range((yield from length(compact))):
             topic = yield from _topic(version, compact)
+            taken = 0
             for _ in range((yield from length(compact))):
                 seen += 1
                 if seen > limit:
                     raise LimitReached
-                partition, failed, end = yield from _fetch_partition(version, compact)
-                if not failed and end >= 0:
+                partition, failed, end, size = yield from _fetch_partition(version, compact)
+                taken += size
+                if failed:
+                    errors.append((topic, partition, failed))
+                elif end >= 0:
                     ends.append((topic, partition, end))
+            if taken:
+                sizes.append((topic, taken))
             yield from tags(compact)
     except LimitReached:
         complete = False
-    return FetchResponseSummary(session, error, tuple(ends), complete)
+    return FetchResponseSummary(session, error, tuple(ends), complete, throttle, tuple(errors), tuple(sizes))
 
 
-def _fetch_partition(version: int, compact: bool) -> Decoder[tuple[int, int, int]]:
-    partition, error, end = struct.unpack(">ihq", (yield 14))
-    if version >= 4:
-        yield -(16 if version >= 5 else 8)
-        for _ in range((yield from length(compact))):
-            yield -16
-            yield from tags(compact)
-    if version >= 11:
-        yield -4
-    yield from skip((yield from length(compact)))
+def _fetch_partition(version: int, compact: bool) -> Decoder[tuple[int, int, int, int]]:
+    """Read a partition; skip its records. Each read costs more than the bytes in it, so the fixed ones are read at once."""
+    aborted = 0
+    if version < 4:
+        partition, error, end = _PARTITION.unpack((yield 14))
+    else:
+        offsets = 16 if version >= 5 else 8
+        data = yield 14 + offsets + (1 if compact else 4)
+        partition, error, end = _PARTITION.unpack_from(data)
+        if not compact:
+            aborted = _int32(data[14 + offsets :])
+        elif data[-1] < 0x80:
+            aborted = data[-1] - 1
+        else:
+            aborted = (data[-1] & 0x7F) + ((yield from varint()) << 7) - 1
+    for _ in range(aborted):
+        yield -16
+        yield from tags(compact)
+    if compact:  # versions 12 and later: the preferred replica, and the first byte of the length
+        first = (yield 5)[4]
+        size = (first if first < 0x80 else (first & 0x7F) + ((yield from varint()) << 7)) - 1
+    else:
+        size = _int32((yield 8 if version >= 11 else 4)[-4:])
+    yield from skip(size)
     yield from tags(compact)
-    return partition, error, end
+    return partition, error, end, max(size, 0)
 
 
-def produce_response(version: int, limit: int) -> Decoder[bool]:
-    """Skip the body of a ProduceResponse up to its last tagged fields.
+def _int32(data: bytes) -> int:
+    return int.from_bytes(data, "big", signed=True)
+
+
+def produce_response(version: int, limit: int) -> Decoder[ProduceResponseSummary]:
+    """Read the body of a ProduceResponse up to its last tagged fields.
 
     Args:
         version: the request's version.
-        limit: partitions to skip at most.
-
-    Returns:
-        False if there are more partitions; the stream is then not at the end of the body.
+        limit: partitions to read at most; of more, the summary is incomplete and the stream is not at the end.
     """
     compact = version >= _FLEXIBLE_PRODUCE
-    seen = 0
+    after = (8 if version >= 2 else 0) + (8 if version >= 5 else 0)
+    found: list[tuple[Topic, int, int, int]] = []
     for _ in range((yield from length(compact))):
-        yield from _topic(version, compact)
+        topic = yield from _topic(version, compact)
         for _ in range((yield from length(compact))):
-            seen += 1
-            if seen > limit:
-                return False
-            yield -(14 + (8 if version >= 2 else 0) + (8 if version >= 5 else 0))
+            if len(found) >= limit:
+                return ProduceResponseSummary(tuple(found), 0, False)
+            partition, error, offset = struct.unpack_from(">ihq", (yield 14 + after))
+            found.append((topic, partition, error, offset))
             if version >= 8:
                 for _ in range((yield from length(compact))):
                     yield -4
@@ -227,9 +285,8 @@ def produce_response(version: int, limit: int) -> Decoder[bool]:
                 yield from skip((yield from length(compact, 2)))
             yield from tags(compact)
         yield from tags(compact)
-    if version >= 1:
-        yield -4
-    return True
+    throttle = int.from_bytes((yield 4), "big", signed=True) if version >= 1 else 0
+    return ProduceResponseSummary(tuple(found), throttle, True)
 
 
 def _topic(version: int, compact: bool) -> Decoder[Topic]:
@@ -243,6 +300,7 @@ __all__ = [
     "FetchRequestSummary",
     "FetchResponseSummary",
     "FirstBatch",
+    "ProduceResponseSummary",
     "ProduceSummary",
     "Topic",
     "fetch_request",

@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(slots=True)
 class Trigger:
-    """Why a rebalance began: ``kind`` is a constant of this module, ``reason`` the client's own words (JoinGroup v8+)."""
+    """The cause of a rebalance: ``kind`` is a constant of this module, ``reason`` the client's own words (JoinGroup v8+)."""
 
     kind: str
     member: str = ""
@@ -92,6 +92,21 @@ class Timeline:
         entry = Rebalance(self.total, group, at, trigger, generation)
         self._entries.append(entry)
         return entry
+
+    def recent(self, group: str, since: float) -> list[Rebalance]:
+        """List a group's rebalances that began after a time, oldest first.
+
+        Args:
+            group: the group.
+            since: the time in seconds since the epoch.
+        """
+        found = []
+        for entry in reversed(self._entries):
+            if entry.started < since:
+                break
+            if entry.group == group:
+                found.append(entry)
+        return found[::-1]
 
     def cancel(self, entry: Rebalance) -> None:
         """Remove an entry that turned out to be no rebalance."""

@@ -17,6 +17,7 @@ from pixy.tap.topics import Topics
 Emit = Callable[..., None]
 """Report an event: name, time, and the event's fields as keywords."""
 
+_ON_CONNECTION = 10_000  # members of one connection, which a pooling proxy may have
 _ALMOST_TIMED_OUT = (
     0.9  # of the session timeout: the coordinator saw the last request before the tap saw its answer
 )
@@ -52,6 +53,10 @@ class Registry:
         self.topics = topics
         self.emit = emit
         self.groups: LruDict[str, Group] = LruDict(config.bounds.groups)
+        self._by_connection: LruDict[int, LruDict[tuple[str, str], None]] = LruDict(
+            config.bounds.connections * 2
+        )
+        """Group and id of the members whose latest request came on a connection."""
         self.timeline = Timeline(config.bounds.timeline)
         self.finished: Counter[str] = Counter()
         """Number of finished rebalances by trigger."""
@@ -71,15 +76,20 @@ class Registry:
         """
         return group.members.get_or_create(member_id, lambda: Member(member_id))
 
-    def touch(self, member: Member, peer: Peer, at: float) -> None:
+    def touch(self, group: Group, member: Member, peer: Peer, at: float) -> None:
         """Record that a member has sent a request.
 
         Args:
+            group: the member's group.
             member: the member.
             peer: the connection that the request came on.
             at: when, in seconds since the epoch.
         """
         member.seen_here = True
+        if member.connection != peer.number:
+            self._detach(group, member)
+            found = self._by_connection.get_or_create(peer.number, lambda: LruDict(_ON_CONNECTION))
+            found[group.id, member.id] = None
         member.connection, member.disconnected_at, member.last_seen = peer.number, None, at
         member.host = peer.client
         member.software = peer.software_text
@@ -118,23 +128,22 @@ class Registry:
         group.state = State.STABLE if len(group.members) else State.EMPTY
         for member in group.alive():
             self.announce(group, member, at)
-        entry = group.rebalance or group.last_rebalance
-        if entry is None or (group.rebalance is None and entry.after != group.generation):
+        entry = group.rebalance
+        if entry is None:
             return
         entry.finished, entry.after, entry.members = at, group.generation, len(group.members)
-        if group.rebalance is not None:
-            group.last_rebalance, group.rebalance = entry, None
-            self.finished[entry.trigger.kind] += 1
-            self.rebalance_seconds += entry.seconds(at)
-            self.emit(
-                "rebalance.finished",
-                at,
-                **{
-                    name: value
-                    for name, value in entry.to_json(at).items()
-                    if name not in {"started", "finished"}
-                },
-            )
+        group.last_rebalance, group.rebalance = entry, None
+        self.finished[entry.trigger.kind] += 1
+        self.rebalance_seconds += entry.seconds(at)
+        self.emit(
+            "rebalance.finished",
+            at,
+            **{
+                name: value
+                for name, value in entry.to_json(at).items()
+                if name not in {"started", "finished"}
+            },
+        )
 
     def joined(self, group: Group, member: Member, at: float) -> None:
         """Record a new member.
@@ -187,6 +196,7 @@ class Registry:
         member = group.remove(member_id, how, at, reason)
         if member is None:
             return None
+        self._detach(group, member)
         if group.rebalance is not None:
             group.rebalance.left.append(member_id)
             if group.rebalance.trigger.kind in {rebalances.UNSEEN, rebalances.REJOIN} and how not in {
@@ -233,17 +243,32 @@ class Registry:
             connection: the connection's number.
             at: when, in seconds since the epoch.
         """
-        for group in self.groups.values():
-            for member in group.members.values():
-                if member.connection == connection:
-                    member.connection, member.disconnected_at = None, at
-                    self.emit(
-                        "member.disconnected",
-                        at,
-                        group=group.id,
-                        member=member.id,
-                        client_id=member.client_id,
-                    )
+        for group_id, member_id in self._by_connection.pop(connection) or ():
+            group = self.groups.get(group_id)
+            member = None if group is None else group.members.get(member_id)
+            if member is None or member.connection != connection:
+                continue  # forgotten at a limit
+            member.connection, member.disconnected_at = None, at
+            self.emit("member.disconnected", at, group=group_id, member=member.id, client_id=member.client_id)
+
+    def _detach(self, group: Group, member: Member) -> None:
+        found = None if member.connection is None else self._by_connection.get(member.connection)
+        if found is not None:
+            found.pop((group.id, member.id))
+
+    def deleted(self, group_id: str, at: float) -> None:
+        """Forget a group that was deleted.
+
+        Args:
+            group_id: the group; nothing happens if it is not known.
+            at: when, in seconds since the epoch.
+        """
+        group = self.groups.pop(group_id)
+        if group is None:
+            return
+        for member in group.members.values():
+            self._detach(group, member)
+        self.emit("group.deleted", at, group=group_id)
 
     def tick(self, at: float) -> None:
         """Remove members whose session has timed out, and update the anomalies.

@@ -1,165 +1,15 @@
-"""Move bytes between two sockets: read a chunk, send it at once, observe it afterwards.
-
-All connections share one read buffer. Bytes that the receiver does not accept at once are copied, and nothing more is
-read from the sender until the receiver has accepted them. So a slow receiver costs one buffer at most, and the sender
-feels the same back-pressure as on a direct connection.
-
-The relay uses sockets and readiness instead of asyncio's transports, because a transport copies the data that a protocol
-gives it or keeps a reference to the buffer. Measured processor time for a gigabyte: 0.6 s with a buffer of 256 KiB
-(0.4 of it in the kernel), 0.8 s with 64 KiB, 0.75 s with 1 MiB.
-"""
+"""Forward both directions of a connection until both have ended, or one is broken."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import socket
 from collections.abc import Callable
-from time import thread_time
 
 from pixy.tap.conversation import Conversation
-from pixy.tap.stream_tap import Buffer, StreamTap
-
-BUFFER = 256 * 1024
-"""Bytes of one read, at most. A direction holds no more than this, except for a response that is being rewritten."""
-
-_MIN_READ = 4 * 1024
-_MAX_OBSERVING = 0.002
-"""Seconds of processor time for observing one read, beyond which reads become smaller: a full buffer can hold thousands
-of tiny frames, and observing them must not keep the other connections waiting."""
-
-
-class SharedBuffer:
-    """The read buffer that all connections of an event loop share."""
-
-    def __init__(self, size: int = BUFFER) -> None:
-        self.view = memoryview(bytearray(size))
-
-
-class Direction:
-    """One direction of a connection."""
-
-    __slots__ = (
-        "_buffer",
-        "_counter",
-        "_counts",
-        "_ended",
-        "_limit",
-        "_loop",
-        "_pending",
-        "_relay",
-        "_send_first",
-        "_stream",
-        "sink",
-        "source",
-    )
-
-    def __init__(
-        self,
-        relay: Relay,
-        source: socket.socket,
-        sink: socket.socket,
-        stream: StreamTap,
-        send_first: bool,
-        counter: str,
-    ) -> None:
-        self.source, self.sink = source, sink
-        self._counts, self._counter = relay.conversation, counter
-        self._relay, self._stream = relay, stream
-        self._send_first = send_first  # whether bytes are sent before they are observed
-        self._loop, self._buffer = relay.loop, relay.buffer.view
-        self._limit = BUFFER
-        self._pending: list[memoryview] = []
-        self._ended = False
-
-    def start(self) -> None:
-        """Start to read."""
-        self._loop.add_reader(self.source, self._readable)
-
-    @property
-    def held(self) -> int:
-        """Number of bytes that the receiver has not accepted yet."""
-        return sum(map(len, self._pending))
-
-    def _readable(self) -> None:
-        try:
-            count = self.source.recv_into(self._buffer, self._limit)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError as error:
-            self._relay.fail(error)
-            return
-        if not count:
-            self._end()
-            return
-        self._counts.counts[self._counter] += count
-        chunk = self._buffer[:count]
-        if self._send_first:
-            self._send(chunk)
-        begun = thread_time()
-        parts = self._stream.feed(chunk)
-        took = thread_time() - begun
-        if not self._send_first:
-            for part in parts:
-                self._send(part)
-        if took > _MAX_OBSERVING:
-            self._limit = max(_MIN_READ, self._limit // 2)
-        elif self._limit < BUFFER and count == self._limit:
-            self._limit *= 2
-
-    def _send(self, data: Buffer) -> None:
-        if not self._pending:
-            try:
-                sent = self.sink.send(data)
-            except (BlockingIOError, InterruptedError):
-                sent = 0
-            except OSError as error:
-                self._relay.fail(error)
-                return
-            if sent == len(data):
-                return
-            data = data[sent:]
-            self._loop.remove_reader(self.source)
-            self._loop.add_writer(self.sink, self._writable)
-        self._pending.append(memoryview(bytes(data)))  # a copy, because the next read reuses the buffer
-
-    def _writable(self) -> None:
-        while self._pending:
-            data = self._pending[0]
-            try:
-                sent = self.sink.send(data)
-            except (BlockingIOError, InterruptedError):
-                return
-            except OSError as error:
-                self._relay.fail(error)
-                return
-            if sent < len(data):
-                self._pending[0] = data[sent:]
-                return
-            self._pending.pop(0)
-        self._loop.remove_writer(self.sink)
-        if self._ended:
-            self._shut()
-        else:
-            self._loop.add_reader(self.source, self._readable)
-
-    def _end(self) -> None:
-        self._loop.remove_reader(self.source)
-        self._ended = True
-        for data in self._stream.finish():
-            if data:
-                self._send(data)
-        if not self._pending:
-            self._shut()
-
-    def _shut(self) -> None:
-        try:
-            self.sink.shutdown(socket.SHUT_WR)
-        except OSError as error:
-            if error.errno != errno.ENOTCONN:  # the receiver has closed its side already
-                self._relay.fail(error)
-                return
-        self._relay.ended()
+from pixy.tap.direction import Direction
+from pixy.tap.pipes import SharedBuffer
+from pixy.tap.tls import say_goodbye
 
 
 class Relay:
@@ -190,7 +40,8 @@ class Relay:
         self.conversation = conversation
         self._on_close = on_close
         self._ends = 0
-        self._closed = False
+        self.closed = False
+        """Whether both sockets are closed."""
         self.to_broker = Direction(self, client, broker, conversation.to_broker, True, "bytes_to_broker")
         self.to_client = Direction(
             self, broker, client, conversation.to_client, not rewriting, "bytes_to_client"
@@ -214,12 +65,18 @@ class Relay:
 
     def close(self, reason: str) -> None:
         """Stop forwarding and close both sockets."""
-        if self._closed:
+        if self.closed:
             return
-        self._closed = True
+        self.closed = True
+        self.to_broker.release()
+        self.to_client.release()
         for each in self._sockets:
             if each.fileno() >= 0:
                 self.loop.remove_reader(each)
                 self.loop.remove_writer(each)
+                say_goodbye(each)
                 each.close()
         self._on_close(reason)
+
+
+__all__ = ["Relay"]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pixy.tap.config import Bounds
+from pixy.tap.ends import Ends
 from pixy.tap.lru import LruDict
 from pixy.tap.partial_decoders import Topic
 from pixy.wire.json_form import uuid_text
@@ -30,20 +31,39 @@ class Topics:
     def __init__(self, bounds: Bounds) -> None:
         self._names: LruDict[uuid.UUID, str] = LruDict(bounds.topics)
         self._counts: LruDict[str, int] = LruDict(bounds.topics)
-        self._ends: LruDict[tuple[Topic, int], int] = LruDict(bounds.partitions)
+        self._ids: LruDict[str, uuid.UUID] = LruDict(bounds.topics)
+        self.ends = Ends(bounds.partitions)
         self._usage: LruDict[Topic, Usage] = LruDict(bounds.topics)
 
-    def learn(self, topics: Iterable[dict[str, Any]]) -> None:
-        """Learn from the topics of a Metadata, CreateTopics or DescribeTopicPartitions response."""
+    def learn(self, topics: Iterable[dict[str, Any]]) -> list[str]:
+        """Learn from the topics of a Metadata, CreateTopics or DescribeTopicPartitions response.
+
+        Returns:
+            Names of topics that were deleted and made again: they have another id than before.
+        """
+        made_again = []
         for topic in topics:
             name, topic_id = topic.get("Name"), topic.get("TopicId")
             if not name or topic.get("ErrorCode"):
                 continue
-            if topic_id is not None and topic_id.int:
-                self._names[topic_id] = name
             count = len(topic["Partitions"]) if "Partitions" in topic else topic.get("NumPartitions", -1)
+            if topic_id is not None and topic_id.int:
+                before = self._ids.get(name)
+                if before is not None and before != topic_id and topic_id not in self._names:
+                    made_again.append(name)
+                    self.forget(name)
+                if topic_id not in self._names:
+                    self.ends.rename(topic_id, name, max(count, 0))
+                self._names[topic_id] = name
+                self._ids[name] = topic_id
             if count > 0:
                 self._counts[name] = count
+        return made_again
+
+    def forget(self, name: str) -> None:
+        """Forget the size and the end offsets of a topic that was deleted."""
+        self._counts.pop(name)
+        self.ends.drop(name)
 
     def resolve(self, topic: Topic) -> Topic:
         """Return the topic's name if it is known, otherwise its id."""
@@ -61,15 +81,9 @@ class Topics:
         found = self.resolve(topic)
         return self._counts.get(found) if isinstance(found, str) else None
 
-    def set_end(self, topic: Topic, partition: int, offset: int) -> None:
-        """Set a partition's end offset.
-
-        Args:
-            topic: name or id.
-            partition: the partition's number.
-            offset: the high watermark, the offset after the last record that consumers may read.
-        """
-        self._ends[self.resolve(topic), partition] = offset
+    def set_end(self, topic: Topic, partition: int, offset: int, at: float, **how: Any) -> None:
+        """Take over a partition's end offset; see :meth:`pixy.tap.ends.Ends.set`."""
+        self.ends.set(self.resolve(topic), partition, offset, at, **how)
 
     def end(self, topic: Topic, partition: int) -> int | None:
         """Return a partition's end offset, or None if no response told it.
@@ -78,11 +92,8 @@ class Topics:
             topic: name or id.
             partition: the partition's number.
         """
-        resolved = self.resolve(topic)
-        found = self._ends.get((resolved, partition))
-        if found is None and isinstance(topic, uuid.UUID):
-            return self._ends.get((topic, partition))
-        return found
+        found = self.ends.get(self.resolve(topic), partition)
+        return None if found is None else found.offset
 
     def used(self, topic: Topic, client_id: str, at: float, *, written: bool) -> None:
         """Record that a client reads or writes a topic.
@@ -122,5 +133,5 @@ class Topics:
         """Return how many entries were evicted at a limit, by kind."""
         return {
             "topics": self._names.forgotten + self._counts.forgotten + self._usage.forgotten,
-            "end_offsets": self._ends.forgotten,
+            "end_offsets": self.ends.forgotten,
         }

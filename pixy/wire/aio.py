@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import socket
+import ssl
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -17,7 +19,8 @@ from pixy.wire import cluster, group, partition, srv
 from pixy.wire.batch import Batch
 from pixy.wire.blocking import CHUNK, described_by
 from pixy.wire.cluster import Link
-from pixy.wire.connection import LookUpSrv, Open, Receive, Resolve, Send, Step, Steps
+from pixy.wire.connection import Compute, LookUpSrv, Open, Receive, Resolve, Send, Step, Steps
+from pixy.wire.dialing import open_socket
 from pixy.wire.group import GroupLink
 from pixy.wire.partition import FetcherLink, PartitionLink, ProducerLink
 from pixy.wire.results import FetchResult, ProduceResult
@@ -59,17 +62,29 @@ async def perform(step: Step) -> Any:
                 return await transport.receive()
         case Open(host, port, tls, timeout):
             async with asyncio.timeout(timeout):
-                return StreamTransport(
-                    *await asyncio.open_connection(
-                        host, port, ssl=tls, server_hostname=host if tls else None, limit=CHUNK
-                    )
-                )
+                return await _open(host, port, tls)
         case Resolve(function):
             if inspect.iscoroutinefunction(function):
                 return await function()
             return await asyncio.to_thread(function)
+        case Compute(function):
+            return await asyncio.to_thread(function)
         case LookUpSrv(name, timeout):
             return await srv.lookup_async(name, timeout=timeout)
+
+
+async def _open(host: str, port: int, tls: ssl.SSLContext | None) -> StreamTransport:
+    connected = await open_socket(host, port)
+    try:
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return StreamTransport(
+            *await asyncio.open_connection(
+                sock=connected, ssl=tls, server_hostname=host if tls else None, limit=CHUNK
+            )
+        )
+    except BaseException:
+        connected.close()
+        raise
 
 
 async def run(steps: Steps[T]) -> T:

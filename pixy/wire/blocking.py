@@ -11,7 +11,8 @@ from collections.abc import Callable
 from typing import Any, Final, ParamSpec, TypeVar
 
 from pixy.wire import srv
-from pixy.wire.connection import LookUpSrv, Open, Receive, Resolve, Send, Step, Steps
+from pixy.wire.connection import Compute, LookUpSrv, Open, Receive, Resolve, Send, Step, Steps
+from pixy.wire.dialing import open_blocking
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -25,7 +26,7 @@ class SocketTransport:
 
     def __init__(self, step: Open) -> None:
         deadline = None if step.timeout is None else time.monotonic() + step.timeout
-        raw = socket.create_connection((step.host, step.port), step.timeout)
+        raw = open_blocking(step.host, step.port, step.timeout)
         try:
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket = raw
@@ -64,7 +65,7 @@ def perform(step: Step) -> Any:
             return transport.receive(timeout)
         case Open():
             return SocketTransport(step)
-        case Resolve(function):
+        case Resolve(function) | Compute(function):
             return function()
         case LookUpSrv(name, timeout):
             return srv.lookup(name, timeout=timeout)

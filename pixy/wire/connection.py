@@ -5,6 +5,7 @@ Everything here is a generator of steps (:mod:`pixy.wire.steps`).
 
 from __future__ import annotations
 
+import functools
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +15,8 @@ from typing import Any, Final, TypedDict
 from pixy.wire import frames, messages
 from pixy.wire.errors import describe
 from pixy.wire.exceptions import DecodeError, UnsupportedVersionError, WireError
-from pixy.wire.sasl import AuthenticationError, Sasl
-from pixy.wire.steps import LookUpSrv, Open, Receive, Resolve, Send, Step, Steps, Transport
+from pixy.wire.sasl import AuthenticationError, Exchange, Sasl
+from pixy.wire.steps import Compute, LookUpSrv, Open, Receive, Resolve, Send, Step, Steps, Transport
 
 CAPS: Final = {"Produce": 12, "Fetch": 12, "OffsetCommit": 9, "OffsetFetch": 7, "FindCoordinator": 3}
 """The newest versions in use: later ones name topics by id, or take several groups at once."""
@@ -24,6 +25,10 @@ _MOCK_CAPS: Final = {"Metadata": 8}
 """librdkafka's mock cluster (2.16) answers Metadata with a byte too many from version 9 on. It knows ApiVersions up to
 version 2; a broker that knows no newer one has no Metadata above 8 either."""
 _API_VERSIONS: Final = 18
+RENEW_AFTER: Final = 1.0
+"""Seconds between two authentications, at least: a broker refuses an earlier one (ILLEGAL_SASL_STATE)."""
+RENEW_AT: Final = 0.85
+"""The part of a SASL session's lifetime after which the next call authenticates again; Java's client takes 0.85 to 0.95."""
 
 
 class TransportError(WireError, OSError):
@@ -122,6 +127,8 @@ class Connection:
         self._transport = transport
         self._splitter = frames.FrameSplitter(settings.max_frame)
         self._correlation_id = 0
+        self.renew_at: float | None = None
+        """Time of the clock from which the next call authenticates again first (KIP-368); None if the session has no end."""
 
     def expired(self) -> bool:
         """Tell whether the next call must open another connection."""
@@ -161,6 +168,7 @@ class Connection:
         *,
         version: int | None = None,
         answered: bool = True,
+        timeout: float | None = None,
     ) -> Steps[messages.Body]:
         """Send a request and wait for the answer's body.
 
@@ -169,18 +177,22 @@ class Connection:
             body: fields of the request, named as in Kafka's schema.
             version: None for the newest that both sides know.
             answered: False to return an empty body at once, because the broker does not answer.
+            timeout: seconds for the answer, instead of ``request_timeout``, unless that is 0.
 
         Raises:
             TransportError: the connection failed; it is closed.
+            AuthenticationError: the session had to be renewed (KIP-368) and the broker refused; the connection is closed.
             DecodeError: the answer is malformed or belongs to another request; the connection is closed.
             EncodeError: ``body`` does not fit the schema.
             UnsupportedVersionError: the broker and this client have no version of the API in common.
         """
+        if self.renew_at is not None and self.settings.clock() >= self.renew_at:
+            yield from renew(self)
         if version is None:
             version = self.version(api)
         self._correlation_id = self._correlation_id % 0x7FFFFFFF + 1
         request = frames.encode_request(api, version, self._correlation_id, self.settings.client_id, body)
-        frame = yield from self.exchange(request, answered)
+        frame = yield from self.exchange(request, answered, timeout)
         if frame is None:
             return {}
         try:
@@ -195,15 +207,23 @@ class Connection:
             raise
         return response.body
 
-    def exchange(self, data: bytes, answered: bool = True) -> Steps[bytes | None]:
-        """Send bytes and wait for a frame; return None at once if ``answered`` is false.
+    def exchange(
+        self, data: bytes, answered: bool = True, timeout: float | None = None
+    ) -> Steps[bytes | None]:
+        """Send bytes and wait for a frame.
+
+        Args:
+            data: a whole request with its size.
+            answered: False: the broker sends no answer; None is returned at once.
+            timeout: see :meth:`call`.
 
         Raises:
             TransportError: the connection failed; it is closed.
             DecodeError: the answer is no frame; the connection is closed.
         """
         settings = self.settings
-        deadline = settings.clock() + settings.request_timeout if settings.request_timeout > 0 else None
+        limit = settings.request_timeout and (timeout or settings.request_timeout)
+        deadline = settings.clock() + limit if limit > 0 else None
         try:
             yield Send(self._transport, data, self._left(deadline))
             frame = None
@@ -218,9 +238,7 @@ class Connection:
             raise
         except TimeoutError:
             self.close()
-            raise RequestTimedOutError(
-                f"{self.broker}: no answer in {settings.request_timeout:g} s"
-            ) from None
+            raise RequestTimedOutError(f"{self.broker}: no answer in {limit:g} s") from None
         except OSError as error:
             self.close()
             raise TransportError(f"{self.broker}: {error}") from error
@@ -281,6 +299,17 @@ def _negotiate(connection: Connection) -> Steps[None]:
     }
 
 
+def renew(connection: Connection) -> Steps[None]:
+    """Authenticate again on an open connection, before the broker ends the session (KIP-368)."""
+    assert connection.settings.sasl is not None
+    connection.renew_at = None  # the calls below must not begin another renewal
+    try:
+        yield from _authenticate(connection, connection.settings.sasl)
+    except BaseException:
+        connection.close()
+        raise
+
+
 def _authenticate(connection: Connection, sasl: Sasl) -> Steps[None]:
     where = f"{connection.broker}: SASL {sasl.mechanism}"
     handshake = connection.version("SaslHandshake")
@@ -288,16 +317,24 @@ def _authenticate(connection: Connection, sasl: Sasl) -> Steps[None]:
     if response["ErrorCode"]:
         offered = ", ".join(response["Mechanisms"]) or "none"
         raise AuthenticationError(f"{where}: {describe(response['ErrorCode'])} (the broker has {offered})")
-    exchange = sasl.exchange()
-    token = next(exchange)
+    exchange, answer = sasl.exchange(), None
     while True:
-        answer = yield from _token(connection, token, bool(handshake), where)
         try:
-            token = exchange.send(answer)
-        except StopIteration:
-            return
+            # In a thread of its own on an event loop: SCRAM derives a key, and a token may be fetched from elsewhere.
+            token = yield Compute(functools.partial(_advance, exchange, answer))
         except AuthenticationError as error:
             raise AuthenticationError(f"{where}: {error}") from None
+        if token is None:
+            return
+        answer = yield from _token(connection, token, bool(handshake), where)
+
+
+def _advance(exchange: Exchange, answer: bytes | None) -> bytes | None:
+    """Return the next token, None after the last: a StopIteration does not pass through a thread."""
+    try:
+        return next(exchange) if answer is None else exchange.send(answer)
+    except StopIteration:
+        return None
 
 
 def _token(connection: Connection, token: bytes, wrapped: bool, where: str) -> Steps[bytes]:
@@ -307,6 +344,9 @@ def _token(connection: Connection, token: bytes, wrapped: bool, where: str) -> S
         if response["ErrorCode"]:
             text = response["ErrorMessage"] or describe(response["ErrorCode"])
             raise AuthenticationError(f"{where}: {text}")
+        lifetime = response.get("SessionLifetimeMs", 0) / 1000
+        if lifetime > 0:
+            connection.renew_at = connection.settings.clock() + max(lifetime * RENEW_AT, RENEW_AFTER)
         answer: bytes = response["AuthBytes"]
         return answer
     try:
@@ -321,6 +361,7 @@ __all__ = [
     "AuthenticationError",
     "Bootstrap",
     "Broker",
+    "Compute",
     "Connection",
     "LookUpSrv",
     "Open",

@@ -46,12 +46,22 @@ def decode_assignment(data: messages.Buffer) -> Embedded:
 
 
 def encode_subscription(version: int, body: Mapping[str, Any]) -> bytes:
-    """Encode a member's ``Metadata`` for JoinGroup. Raises EncodeError, UnsupportedVersionError."""
+    """Encode a member's ``Metadata`` for JoinGroup. Raises EncodeError, UnsupportedVersionError.
+
+    Args:
+        version: of the subscription; it goes before the body.
+        body: fields by name.
+    """
     return _VERSION.pack(version) + messages.encode(SUBSCRIPTION, version, body)
 
 
 def encode_assignment(version: int, body: Mapping[str, Any]) -> bytes:
-    """Encode a member's ``Assignment`` for SyncGroup. Raises EncodeError, UnsupportedVersionError."""
+    """Encode a member's ``Assignment`` for SyncGroup. Raises EncodeError, UnsupportedVersionError.
+
+    Args:
+        version: of the assignment; it goes before the body.
+        body: fields by name.
+    """
     return _VERSION.pack(version) + messages.encode(ASSIGNMENT, version, body)
 
 

@@ -303,7 +303,8 @@ class _Writer:
             source.line(f"{name} = {self.struct(field.parts, path)}")
             return
         flag = self._length(False, "b")
-        with source.block(f"if {flag} < 0:"):
+        # In front of a structure null is -1, in a tagged field 0: brokers write that in their own records.
+        with source.block(f"if {flag} < {0 if field.tag is None else 1}:"):
             source.line(f"{name} = None")
         with source.block("else:"):
             value = self.struct(field.parts, path)

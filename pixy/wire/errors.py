@@ -233,6 +233,11 @@ class KafkaError(WireError):
 
 
 def check(code: int, message: str | None = None) -> None:
-    """Raise KafkaError unless the code is 0."""
+    """Raise KafkaError unless the code is 0.
+
+    Args:
+        code: of a response.
+        message: the broker's own words; None: it sent none.
+    """
     if code:
         raise KafkaError(code, message)

@@ -14,6 +14,8 @@ from pixy.wire.cluster import Link, call
 from pixy.wire.connection import Bootstrap, Broker, Options, Settings, Steps
 from pixy.wire.types import TopicPartition
 
+_JOIN_GRACE: Final = 5.0
+"""Seconds that the answer to JoinGroup may take beyond the rebalance timeout."""
 CONSUMER: Final = "consumer"
 """The protocol type of consumers."""
 
@@ -84,8 +86,8 @@ def join(
         member: who joins; the default for a new member.
         protocol_type: the same for all members of a group.
         session_timeout_ms: without a heartbeat for so long, the coordinator removes the member.
-        rebalance_timeout_ms: how long the coordinator waits for members to rejoin; must be shorter than
-            ``request_timeout``.
+        rebalance_timeout_ms: how long the coordinator waits for members to rejoin; the call waits 5 s longer, or for
+            ``request_timeout`` if that is more.
         reason: for the coordinator's log (KIP-800); not sent to brokers that do not know it.
 
     Raises:
@@ -107,7 +109,11 @@ def join(
         body["GroupInstanceId"] = member.group_instance_id
     if connection.version("JoinGroup") >= 8:  # only a remark: not worth an error on an old broker
         body["Reason"] = reason
-    return (yield from connection.call("JoinGroup", body))
+    # The coordinator answers once all members have joined again, or this time is over (as Java's client waits).
+    patience = rebalance_timeout_ms / 1000 + _JOIN_GRACE
+    return (
+        yield from connection.call("JoinGroup", body, timeout=max(link.settings.request_timeout, patience))
+    )
 
 
 def sync(

@@ -1,13 +1,14 @@
 """Convert message bodies to and from JSON, for people and scripts.
 
 Fields keep their names. Bytes and records become base64, UUIDs the 22 base64url characters that Kafka's own tools show,
-and the tags of unknown tagged fields strings.
+the tags of unknown tagged fields strings, and floats that JSON has no number for "NaN", "Infinity" and "-Infinity".
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import math
 import re
 import uuid
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from pixy.wire.exceptions import EncodeError
 from pixy.wire.normalize import TAGS
 from pixy.wire.schema import Field
 
+_NOT_FINITE: Final = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _UUID: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
@@ -32,6 +34,8 @@ def to_json(value: Any) -> Any:
         return base64.b64encode(value).decode()
     if isinstance(value, uuid.UUID):
         return uuid_text(value)
+    if isinstance(value, float) and not math.isfinite(value):
+        return next(name for name, each in _NOT_FINITE.items() if each == value or math.isnan(value))
     return value
 
 
@@ -81,6 +85,8 @@ def _value(field: Field, value: Any, path: str) -> Any:
         return _struct(field.fields, value, path)
     if field.kind in {"bytes", "records"} and value is not None:
         return _bytes(value, path)
+    if field.kind == "float64" and isinstance(value, str):
+        return _NOT_FINITE.get(value, value)
     if field.kind == "uuid" and isinstance(value, str):
         return _uuid(value, path)
     return value

@@ -65,7 +65,7 @@ def _unwrap(wrapper: Record, attributes: int, magic: int, check_crc: bool, max_s
         raise DecodeError("a compressed message has no value", 0)
     try:
         codec = compression.get(attributes & CODEC_MASK)
-        inner = codec.decompress(wrapper.value, max_size)
+        inner = codec.decompress(_readable(wrapper.value, codec.codec, magic), max_size)
         found, end = [], 0
         for start, end, _ in slices(inner):
             record, nested, _ = _decode_one(inner, start, end, check_crc=check_crc)
@@ -83,6 +83,14 @@ def _unwrap(wrapper: Record, attributes: int, magic: int, check_crc: bool, max_s
         each._replace(offset=each.offset + shift, timestamp=each.timestamp if stamp is None else stamp)
         for each in found
     ]
+
+
+def _readable(value: bytes, codec: int, magic: int) -> bytes:
+    if magic or codec != compression.Codec.LZ4:
+        return value
+    from pixy.wire.compression.lz4_codec import with_right_checksum
+
+    return with_right_checksum(value)
 
 
 def _decode_one(data: bytes, start: int, end: int, *, check_crc: bool) -> tuple[Record, int, int]:

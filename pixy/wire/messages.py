@@ -146,14 +146,24 @@ def first_flexible(name: str) -> int | None:
 
 
 def request_header_version(key: int, version: int) -> int:
-    """Return the version of the RequestHeader that precedes a request."""
+    """Return the version of the RequestHeader that precedes a request.
+
+    Args:
+        key: of the API.
+        version: of the request.
+    """
     if key == CONTROLLED_SHUTDOWN and version == 0:
         return 0  # the only header without a client id
     return 2 if version in schema.message(request_name(key)).flexible else 1
 
 
 def response_header_version(key: int, version: int) -> int:
-    """Return the version of the ResponseHeader that precedes a response."""
+    """Return the version of the ResponseHeader that precedes a response.
+
+    Args:
+        key: of the API.
+        version: of the response.
+    """
     # A client that sends ApiVersions does not know yet which headers the broker uses (KIP-511).
     if key == API_VERSIONS:
         return 0

@@ -62,15 +62,26 @@ class Message:
 @cache
 def blocks() -> dict[str, str]:
     """Return the table's text by message name, in order of API keys."""
-    text = resources.files("pixy.wire").joinpath("messages.txt").read_text(encoding="utf-8")
+    return _read("messages.txt")
+
+
+@cache
+def internal_blocks() -> dict[str, str]:
+    """Return the text of the records of internal topics, by name (see :mod:`pixy.wire.internal_topics`)."""
+    return _read("internal_topics.txt")
+
+
+def _read(file: str) -> dict[str, str]:
+    text = resources.files("pixy.wire").joinpath(file).read_text(encoding="utf-8")
     return {block[: block.index(" ")]: block for block in text.split("\n\n")[1:]}
 
 
 @cache
 def message(name: str) -> Message:
-    """Return the message called ``name`` in Kafka's schemas. Raises UnsupportedVersionError if there is none."""
+    """Return the message, or record, called ``name`` in Kafka's schemas. Raises UnsupportedVersionError if there is none."""
     try:
-        head, *lines = blocks()[name].rstrip("\n").split("\n")
+        block = blocks().get(name) or internal_blocks()[name]
+        head, *lines = block.rstrip("\n").split("\n")
     except KeyError:
         raise UnsupportedVersionError(f"unknown message {name!r}") from None
     words = head.split(" ")

@@ -57,6 +57,13 @@ class Resolve:
 
 
 @dataclass(frozen=True, slots=True)
+class Compute:
+    """Call a function that takes long or blocks, such as the key derivation of SCRAM; an event loop runs it in a thread."""
+
+    function: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
 class LookUpSrv:
     """Look up an SRV record within ``timeout`` seconds. The outcome is a list of addresses, or WireError."""
 
@@ -64,5 +71,5 @@ class LookUpSrv:
     timeout: float
 
 
-Step = Open | Send | Receive | Resolve | LookUpSrv
+Step = Open | Send | Receive | Resolve | Compute | LookUpSrv
 Steps = Generator[Step, Any, T]

@@ -75,19 +75,43 @@ def encode_unsigned(value: int) -> bytes:
 
 
 def decode_varint(buffer: Buffer, offset: int = 0) -> tuple[int, int]:
-    """Decode a zigzag int32. Raises TruncatedError, or DecodeError if it is too long."""
+    """Decode a zigzag int32. Raises TruncatedError, or DecodeError if it is too long.
+
+    Args:
+        buffer: bytes with the varint.
+        offset: its first byte.
+
+    Returns:
+        The value, and the offset after it.
+    """
     value, offset = _decode(buffer, offset, 32)
     return (value >> 1) ^ -(value & 1), offset
 
 
 def decode_varlong(buffer: Buffer, offset: int = 0) -> tuple[int, int]:
-    """Decode a zigzag int64. Raises TruncatedError, or DecodeError if it is too long."""
+    """Decode a zigzag int64. Raises TruncatedError, or DecodeError if it is too long.
+
+    Args:
+        buffer: bytes with the varint.
+        offset: its first byte.
+
+    Returns:
+        The value, and the offset after it.
+    """
     value, offset = _decode(buffer, offset, 64)
     return (value >> 1) ^ -(value & 1), offset
 
 
 def decode_unsigned(buffer: Buffer, offset: int = 0) -> tuple[int, int]:
-    """Decode an unsigned 32-bit varint. Raises TruncatedError, or DecodeError if it is too long."""
+    """Decode an unsigned 32-bit varint. Raises TruncatedError, or DecodeError if it is too long.
+
+    Args:
+        buffer: bytes with the varint.
+        offset: its first byte.
+
+    Returns:
+        The value, and the offset after it.
+    """
     return _decode(buffer, offset, 32)
 
 

@@ -12,6 +12,8 @@ PARTS = {
     "restv1": "tests.bench.restv1.suite",
     "groups": "tests.bench.idle_groups",
     "edge": "tests.bench.edge.suite",
+    "front": "tests.bench.front",
+    "workers": "tests.bench.workers",
     "pipeline": "tests.bench.pipeline.suite",
 }
 """Each part's module, with a function ``run() -> bool``.

@@ -62,6 +62,18 @@ def _wait_for(port: int, child: subprocess.Popen[bytes]) -> None:
 
 
 def load(kind: str, port: int, topic: str, callers: int, calls: int) -> dict[str, float]:
+    """Run :mod:`tests.bench.load` in a process of its own, against a port of this machine.
+
+    Args:
+        kind: ``produce``, ``consume`` (gRPC), ``rest`` or ``rest-sync``.
+        port: the server's.
+        topic: to write to, or to consume.
+        callers: calls at the same time.
+        calls: in all, after a twentieth of them for warming up.
+
+    Returns:
+        What :func:`tests.bench.load.closed_loop` measures.
+    """
     done = subprocess.run(
         [
             sys.executable,
@@ -85,6 +97,13 @@ def load(kind: str, port: int, topic: str, callers: int, calls: int) -> dict[str
 
 
 def wrk(port: int, topic: str, connections: int) -> float:
+    """Post messages with wrk for :data:`WRK_SECONDS`; return the requests per second.
+
+    Args:
+        port: REST's.
+        topic: to write to.
+        connections: kept open, each with one request at a time.
+    """
     script = ROOT / "build" / "produce.lua"
     script.write_text(
         f'wrk.method = "POST"\nwrk.headers["Content-Type"] = "text/plain"\nwrk.body = "{VALUE.decode()}"\n'
@@ -124,6 +143,15 @@ def find_ghz() -> str | None:
 
 
 def ghz(program: str, port: int, topic: str, callers: int, calls: int) -> float:
+    """Produce over gRPC with ghz; return the requests per second.
+
+    Args:
+        program: the path of ghz.
+        port: gRPC's.
+        topic: to write to.
+        callers: calls at the same time, over four connections.
+        calls: in all.
+    """
     body = base64.b64encode(VALUE).decode()
     done = subprocess.run(
         [
@@ -163,6 +191,7 @@ def produce_rate(port: int) -> float:
 
 
 def fill(bootstrap: str, topic: str, messages: int) -> None:
+    """Write messages to the four partitions of a topic in turn, and wait until Kafka has them."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50})
     for at in range(messages):
         producer.produce(topic, VALUE, partition=at % 4)

@@ -30,7 +30,7 @@ LINEAR = 1.25
 
 @dataclass
 class Cost:
-    """What one daemon used with so many groups."""
+    """The resources that one daemon used with so many groups."""
 
     groups: int
     threads: int
@@ -72,7 +72,7 @@ async def join(port: int, groups: int) -> None:
 
 
 def processor_time(pid: int) -> float:
-    """Seconds of processor time that a process has used."""
+    """Return the seconds of processor time that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / 100
 

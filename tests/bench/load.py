@@ -7,6 +7,8 @@ document with calls per second and latencies in milliseconds.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import itertools
 import json
 import statistics
 import sys
@@ -20,10 +22,23 @@ from pixy.proto import kafkapixy_pb2 as pb
 from pixy.proto.kafkapixy_pb2_grpc import KafkaPixyStub
 from tests.bench.bare_servers import VALUE
 
+CONNECTIONS = 16
+"""Of the kind ``spread``: a server of several processes gets some in each."""
+
 Call = Callable[[], Awaitable[object]]
 
 
 async def closed_loop(call: Call, callers: int, calls: int) -> dict[str, float]:
+    """Have callers make a call again as soon as it is answered.
+
+    Args:
+        call: one call.
+        callers: calls at the same time.
+        calls: in all.
+
+    Returns:
+        ``per_second``, and the latencies ``p50_ms`` and ``p99_ms``.
+    """
     latencies: list[float] = []
     left = calls
 
@@ -47,13 +62,28 @@ async def closed_loop(call: Call, callers: int, calls: int) -> dict[str, float]:
 
 
 async def over_grpc(kind: str, target: str, topic: str, callers: int, calls: int) -> dict[str, float]:
-    async with grpc.aio.insecure_channel(target) as channel:
-        stub = KafkaPixyStub(channel)
-        if kind == "produce":
+    """Measure calls over gRPC, after a twentieth of them for warming up. See :func:`closed_loop`.
+
+    Args:
+        kind: ``produce``, ``spread`` (the same over :data:`CONNECTIONS`); anything else consumes.
+        target: ``host:port``.
+        topic: to write to, or to consume as the group ``bench``.
+        callers: calls at the same time.
+        calls: in all.
+    """
+    count = CONNECTIONS if kind == "spread" else 1
+    async with contextlib.AsyncExitStack() as opened:
+        own = [("grpc.use_local_subchannel_pool", 1)]
+        stubs = [
+            KafkaPixyStub(await opened.enter_async_context(grpc.aio.insecure_channel(target, options=own)))
+            for _ in range(count)
+        ]
+        stub, turns = stubs[0], itertools.cycle(stubs)
+        if kind in ("produce", "spread"):
             request = pb.ProdRq(topic=topic, key_undefined=True, message=VALUE)
 
             async def call() -> object:
-                return await stub.Produce(request)
+                return await next(turns).Produce(request)
         else:
             consume = pb.ConsNAckRq(topic=topic, group="bench", auto_ack=True)
 
@@ -65,6 +95,15 @@ async def over_grpc(kind: str, target: str, topic: str, callers: int, calls: int
 
 
 async def over_http(kind: str, target: str, topic: str, callers: int, calls: int) -> dict[str, float]:
+    """Measure posts of a message over REST, after a twentieth of them for warming up. See :func:`closed_loop`.
+
+    Args:
+        kind: ``rest-sync`` waits for Kafka; anything else does not.
+        target: ``host:port``.
+        topic: to write to.
+        callers: requests at the same time, a connection each.
+        calls: in all.
+    """
     url = f"http://{target}/topics/{topic}/messages" + ("?sync" if kind == "rest-sync" else "")
     headers = {"Content-Type": "text/plain"}
     connector = aiohttp.TCPConnector(limit=callers)

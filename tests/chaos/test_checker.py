@@ -8,33 +8,22 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.kit.checker import Outcome, check
 from tests.chaos.kit.checker.commits import sparse
 from tests.chaos.kit.kinds import kinds_of
 from tests.chaos.kit.plan import Group, Plan, Topic
 from tests.chaos.kit.record import Recorder
 from tests.chaos.kit.schedule import STORM, draw
 from tests.chaos.kit.snapshot import _offset
+from tests.chaos.made_history import START, MadeHistory
 
-START = 1_000_000.0
 COUNT = 40
 
-Events = list[dict[str, Any]]
 
-
-class History:
+class History(MadeHistory):
     """A clean history of one group with one partition: a message a second, delivered, acknowledged, committed."""
 
     def __init__(self, mode: str = "ack") -> None:
-        self.mode = mode
-        self.produced: Events = []
-        self.delivered: Events = []
-        self.acks: Events = []
-        self.polls: Events = []
-        self.commits: Events = []
-        self.groups: Events = []
-        self.faults: Events = []
-        self.events: Events = [{"t": START, "what": "daemon started", "d": 1}]
+        super().__init__(mode, healed=COUNT + 60)
         self.log = list(range(COUNT))
         self.final = COUNT
         self.low = 0
@@ -71,9 +60,7 @@ class History:
                     if key in event:
                         event[key] += seconds
 
-    def check(self, folder: Path) -> Outcome:
-        """Write the records down and check them."""
-        records = Recorder(folder)
+    def write_plan_and_logs(self, records: Recorder) -> None:
         topic = Topic("t", 1, (Group("g", self.mode, "grpc"),))
         records.write("plan", **Plan(7, 1.0, "kafka", (), (topic,), 10.0).document())
         offsets = self.log
@@ -87,16 +74,6 @@ class History:
             ids=[f"m.{offset}" for offset in offsets],
             times=[START + offset for offset in offsets],
         )
-        self.events.append({"t": START + COUNT + 60, "what": "healed"})
-        for kind in ("produced", "delivered", "acks", "polls", "commits", "groups", "faults", "events"):
-            for event in getattr(self, kind):
-                records.write(kind, **event)
-        records.close()
-        return check(folder)
-
-
-def rules(outcome: Outcome) -> list[str]:
-    return sorted({finding.rule for finding in outcome.findings})
 
 
 @pytest.mark.parametrize("mode", ["ack", "auto", "instance"])
@@ -181,7 +158,7 @@ def test_a_planted_defect_is_found(tmp_path: Path, plant: Callable[[History], No
     history = History()
     plant(history)
     outcome = history.check(tmp_path)
-    assert rules(outcome) == [rule], outcome.lines()
+    assert outcome.rules == [rule], outcome.lines()
     assert "make chaos MINUTES=1 SEED=7 MEMBERSHIP=kafka" in outcome.lines()[-1]
 
 
@@ -199,7 +176,7 @@ def test_a_graceful_restart_does_not_explain_a_forgotten_acknowledgement(tmp_pat
     history = History()
     again_after_an_accepted_ack(history)
     history.fault("daemon-restart", 5.5, 6.0)
-    assert rules(history.check(tmp_path)) == ["duplicates"]
+    assert history.check(tmp_path).rules == ["duplicates"]
 
 
 def test_a_fault_of_another_daemon_explains_nothing(tmp_path: Path) -> None:
@@ -207,7 +184,7 @@ def test_a_fault_of_another_daemon_explains_nothing(tmp_path: Path) -> None:
     again_after_an_accepted_ack(history)
     history.fault("daemon-kill", 5.5, 6.0)
     history.faults[0]["daemon"] = 2
-    assert rules(history.check(tmp_path)) == ["duplicates"]
+    assert history.check(tmp_path).rules == ["duplicates"]
 
 
 def test_a_message_that_was_not_acknowledged_comes_again_after_the_timeout(tmp_path: Path) -> None:
@@ -293,7 +270,7 @@ def test_a_message_of_a_topic_s_earlier_life_may_come_late_where_nobody_could_kn
     if cut:
         history.fault("cut-brokers", COUNT, COUNT + 50)
     outcome = history.check(tmp_path)
-    assert ("loss" in rules(outcome)) is lost, outcome.lines()
+    assert ("loss" in outcome.rules) is lost, outcome.lines()
 
 
 def reset(history: History, at: float, old: int, new: int) -> None:
@@ -312,19 +289,30 @@ def test_a_reset_forgets_the_acknowledgements_from_its_offset_on(
     history.deliver(START + COUNT + 3, offset)
     history.deliver(START + COUNT + 13, offset)  # its time for the acknowledgement is over
     outcome = history.check(tmp_path)
-    assert ("duplicates" in rules(outcome)) is found, outcome.lines()
+    assert ("duplicates" in outcome.rules) is found, outcome.lines()
 
 
-@pytest.mark.parametrize(("later", "found"), [(0.0, []), (20.0, ["commits"])])
+@pytest.mark.parametrize(("made", "frozen", "later", "found"), [
+    (-0.3, None, 0.0, []),
+    (-0.3, None, 20.0, ["commits"]),
+    (-6.0, None, 0.0, ["commits"]),
+    (-6.0, (-7.0, -0.2), 0.0, []),
+    (-6.0, (-7.0, -0.2), 20.0, ["commits"]),
+    (-6.0, (-7.0, -2.0), 0.0, ["commits"]),
+    (-6.0, (-5.0, -0.2), 0.0, ["commits"]),
+])  # fmt: skip
 def test_a_commit_that_a_topic_made_again_overtook_is_to_be_replaced_soon(
-    tmp_path: Path, later: float, found: list[str]
+    tmp_path: Path, made: float, frozen: tuple[float, float] | None, later: float, found: list[str]
 ) -> None:
+    """``frozen``: its daemon, with the commit on its way."""
     history = History()
     history.shift(0, later)
-    history.events.append({"t": START - 0.3, "what": "topic made again", "topic": "t"})
+    history.events.append({"t": START + made, "what": "topic made again", "topic": "t"})
+    if frozen is not None:
+        history.fault("session-expiry", *frozen)
     history.commits.insert(0, {**history.commits[0], "t": START - 0.1, "offset": COUNT})
     outcome = history.check(tmp_path)
-    assert [each for each in rules(outcome) if each != "progress"] == found
+    assert [each for each in outcome.rules if each != "progress"] == found
 
 
 def test_a_group_that_is_behind_and_reads_what_is_deleted_later_is_not_silent(tmp_path: Path) -> None:
@@ -336,6 +324,6 @@ def test_a_group_that_is_behind_and_reads_what_is_deleted_later_is_not_silent(tm
     behind = history.check(tmp_path / "all")
     history.log, history.low = list(range(20, COUNT)), 20
     history.events.append({"t": START + 210, "what": "records deleted", "topic": "t", "below": [[0, 20]]})
-    assert "progress" in rules(behind)
+    assert "progress" in behind.rules
     outcome = history.check(tmp_path / "trimmed")
     assert not [each for each in outcome.findings if each.rule == "progress" and "at 20" in each.text]

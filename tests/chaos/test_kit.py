@@ -34,8 +34,11 @@ def run_kit(folder: Path, *args: str) -> tuple[int, str]:
 
 @pytest.mark.timeout(480)
 def test_two_minutes_of_faults(tmp_path: Path) -> None:
-    """No message is lost, no partition falls silent, each duplicate has its reason."""
-    code, output = run_kit(tmp_path, "--minutes", "2", "--seed", "1", "--rate", "120")
+    """No message is lost, no partition falls silent, each duplicate has its reason.
+
+    Three other processes of tests share the processors with it: on a slow machine daemons of a good run were silent for 17 s.
+    """
+    code, output = run_kit(tmp_path, "--minutes", "2", "--seed", "1", "--rate", "120", "--silence", "60")
     assert code == 0, output
     assert "lost 0, stalls 0" in output
 

@@ -16,7 +16,7 @@ import pytest
 
 from pixy.tap.config import Bounds, TapConfig
 from pixy.tap.listener import Listener
-from pixy.tap.relay import BUFFER
+from pixy.tap.pipes import BUFFER
 from pixy.tap.service import TapService
 from pixy.wire import frames
 from tests.support import eventually

@@ -424,7 +424,10 @@ async def test_default_rebalance_delay_and_auto_created_topics(creating_kafka: C
     async with serving(make_config(creating_kafka.bootstrap())) as daemon:
         poll = asyncio.ensure_future(daemon.get(f"/topics/{name}/messages?group={name}"))
         await daemon.polls_wait(name, name, 1)
-        assert (await daemon.post(f"/topics/{name}/messages?sync", "x")).status == 200
+        # The topic is looked up three times within half a second; a slow broker takes longer to create its first one.
+        await eventually(
+            lambda: daemon.post(f"/topics/{name}/messages?sync", "x"), lambda found: found.status == 200
+        )
         answer = await poll
         assert (answer.status, answer.value) == (200, b"x")
 

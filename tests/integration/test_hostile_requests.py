@@ -105,7 +105,7 @@ LONG = "/consumers/{name}/instances/c"
 @pytest.mark.parametrize(
     ("path", "body", "said"),
     [
-        (LONG + "/subscription", b'{"topics": [' + b'"",' * 2_800_000 + b'""]}', "too many elements"),
+        (LONG + "/subscription", b'{"topics": [' + b'"",' * 2_000_000 + b'""]}', "too many elements"),
         (LONG + "/subscription", b'{"topics": [' + b'"t",' * 1_000 + b'"t"]}', "a request may have 1000"),
         (LONG + "/assignments", b'{"partitions": [' + b"null," * 900_000 + b"null]}", "too many elements"),
         (

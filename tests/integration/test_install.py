@@ -75,7 +75,7 @@ class TestActors:
         assert found == {
             str(path.relative_to(ROOT))
             for path in (ROOT / "actors").rglob("*")
-            if path.suffix in (".py", ".typed")
+            if path.is_file() and "__pycache__" not in path.parts
         }
         assert [need.split("<")[0].split(">")[0] for need in needs] == ["pykka"]
         assert actors[1].name == f"kafka_pixy_actors-{__version__}-py3-none-any.whl"

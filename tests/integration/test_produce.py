@@ -21,7 +21,35 @@ NO_TOPIC = "kafka server: Request was for a topic or partition that does not exi
 
 
 def read_all(kafka: Cluster, topic: str, count: int) -> list:
-    """The topic's messages as Kafka's own client sees them."""
+    """The topic's messages as Kafka's own client sees them, until there are so many."""
+    consumer = _at_the_beginning(kafka, topic)
+    found = []
+    while len(found) < count:
+        message = consumer.poll(20)
+        assert message is not None and message.error() is None, f"{len(found)} of {count}"
+        found.append(message)
+    consumer.close()
+    return found
+
+
+def read_to_the_end(kafka: Cluster, topic: str) -> list:
+    """All messages that the topic has now."""
+    consumer = _at_the_beginning(kafka, topic)
+    ends = {each.partition: consumer.get_watermark_offsets(each, 20)[1] for each in consumer.assignment()}
+    found = []
+    while any(
+        at.offset < ends[at.partition]
+        for at in consumer.position(consumer.assignment())
+        if ends[at.partition]
+    ):
+        message = consumer.poll(20)
+        assert message is not None and message.error() is None, f"{len(found)} of {ends}"
+        found.append(message)
+    consumer.close()
+    return found
+
+
+def _at_the_beginning(kafka: Cluster, topic: str) -> Consumer:
     consumer = Consumer(
         {
             "bootstrap.servers": kafka.bootstrap()[0],
@@ -31,13 +59,7 @@ def read_all(kafka: Cluster, topic: str, count: int) -> list:
     )
     partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
     consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
-    found = []
-    while len(found) < count:
-        message = consumer.poll(20)
-        assert message is not None and message.error() is None, f"{len(found)} of {count}"
-        found.append(message)
-    consumer.close()
-    return found
+    return consumer
 
 
 async def test_keys_values_and_headers_arrive_unchanged(kafka: Cluster, name: str) -> None:

@@ -24,7 +24,8 @@ from tests.kafka.cluster import Certificates, Cluster, free_port
 from tests.support import ROOT, Program, make_config, serving
 
 
-def wait_until(check, within: float = 30.0):  # type: ignore[no-untyped-def]
+def wait_until(check, within: float = 100.0):  # type: ignore[no-untyped-def]
+    """Ask until it is so. The bound is for what never comes: on a machine with much to do a daemon starts in half a minute."""
     deadline = time.monotonic() + within
     while not (found := check()):
         assert time.monotonic() < deadline, "the condition did not come true in time"
@@ -64,8 +65,16 @@ class Running:
         )
 
     def __enter__(self) -> Running:
-        wait_until(lambda: alive(self.tcp))
+        try:
+            wait_until(self._serves)
+        except BaseException:
+            self.program.__exit__()
+            raise
         return self
+
+    def _serves(self) -> bool:
+        assert self.program.process.poll() is None, self.program.wait()
+        return alive(self.tcp)
 
     def __exit__(self, *exc: object) -> None:
         self.program.__exit__(*exc)

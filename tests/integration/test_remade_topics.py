@@ -6,10 +6,11 @@ import asyncio
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import NewTopic
 
 from pixy.errors import UnknownPartition
+from pixy.kafka.delivery_thread import DeliveryThread
 from pixy.wire.client import PartitionClient
 from tests.chaos.new_topics import Record, change_leaders, elect, leaders, read
 from tests.integration.restv1.support import BINARY_V2, ask, b64, fetch
@@ -49,6 +50,7 @@ async def with_elections(cluster: Cluster, topic: str) -> None:
         await eventually(
             lambda: asyncio.to_thread(elected),
             lambda now: all(now[at] not in (before[at], -1) for at in before),
+            within=60.0,  # the brokers' own time, until the replicas are in sync
         )
 
 
@@ -199,6 +201,95 @@ async def different(client: Any, producer: Any) -> bool:
 
 async def more(found: Any, count: int) -> bool:
     return len(found) > count
+
+
+@pytest.fixture
+def old_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let producers refuse messages as soon as they hear that a topic is gone, as they do if they have known it for 30 s."""
+
+    def new(thread: Any) -> Producer:
+        settings = {**thread._settings, "topic.metadata.propagation.max.ms": 1}
+        return Producer({**settings, "error_cb": thread._error})
+
+    monkeypatch.setattr(DeliveryThread, "_new", new)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.usefixtures("old_topics")
+async def test_no_message_that_is_accepted_after_its_topic_was_made_again_is_lost(
+    kafka3: Cluster, name: str
+) -> None:
+    """The Kafka client has heard that the topic is gone, and does not hear of the new one until it is asked for it."""
+    await asyncio.to_thread(kafka3.create_topic, name, PARTITIONS)
+    accepted: list[bytes] = []
+    async with serving(make_config(kafka3.bootstrap())) as daemon:
+        cluster, client = daemon.engine.cluster(), cluster_actor(daemon)._client
+        done = asyncio.Event()
+
+        async def sender(number: int) -> None:
+            at = 0
+            while not done.is_set():
+                at += 1
+                value, begun = b"%d %d %d" % (number, at, life // 2), life
+                await cluster.produce_async(name, value, b"%d" % number)
+                if begun == life:
+                    accepted.append(value)
+                await asyncio.sleep(0.002)
+
+        def hears() -> bool:
+            return client._thread.producer.list_topics(name, timeout=10).topics[name].error is not None
+
+        async def log() -> list[bytes]:
+            return (await asyncio.to_thread(read, kafka3, [TopicPartition(name, 0)]))[0]
+
+        for round_ in range(3):
+            life, accepted[:] = 2 * round_, []
+            done.clear()
+            senders = [asyncio.create_task(sender(number)) for number in range(8)]
+            await eventually(lambda: more(accepted, 100))
+            life += 1
+            await asyncio.to_thread(lambda: kafka3.admin().delete_topics([name])[name].result(30))
+            await eventually(lambda: asyncio.to_thread(hears))
+            await eventually(lambda: asyncio.to_thread(made, kafka3, name))
+            life, accepted[:] = life + 1, []
+            synchronous = await daemon.produce(name, b"synchronous")
+            await eventually(lambda: more(accepted, 200))
+            done.set()
+            await asyncio.gather(*senders)
+            expected = {*accepted, b"synchronous"}
+            written = await eventually(log, lambda found, wanted=expected: wanted <= set(found))
+            assert synchronous[0] == 0 and len(written) == len(set(written)), "each once"
+            for number in range(8):
+                of_one = [int(each.split()[1]) for each in written if each.startswith(b"%d " % number)]
+                assert of_one == sorted(of_one)
+            await asyncio.to_thread(lambda: kafka3.admin().delete_topics([name])[name].result(30))
+            await eventually(lambda: asyncio.to_thread(made, kafka3, name))
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.usefixtures("old_topics")
+async def test_a_producer_that_takes_a_topic_for_gone_sends_what_comes_once_it_was_made_again(
+    kafka: Cluster, name: str
+) -> None:
+    await asyncio.to_thread(kafka.create_topic, name, 2)
+    async with serving(make_config(kafka.bootstrap())) as daemon:
+        producer = cluster_actor(daemon)._client._thread.producer
+        await daemon.produce(name, b"old")
+
+        def hears() -> bool:
+            return producer.list_topics(name, timeout=10).topics[name].error is not None
+
+        await asyncio.to_thread(lambda: kafka.admin().delete_topics([name])[name].result(30))
+        await eventually(lambda: asyncio.to_thread(hears))
+        await asyncio.to_thread(made, kafka, name)
+        expected = [b"%d" % at for at in range(20)]
+        for value in expected:
+            assert (await daemon.post(f"/topics/{name}/messages", value)).status == 200
+        together = await daemon.engine.cluster().produce_many(name, [Record(b"x", None), Record(b"y", None)])
+        assert together == [(0, 20), (0, 21)]
+        assert await daemon.produce(name, b"z") == (0, 22)
+    [log] = await asyncio.to_thread(read, kafka, [TopicPartition(name, 0)])
+    assert log == [*expected, b"x", b"y", b"z"]
 
 
 @pytest.mark.timeout(180)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import inspect
 import json
 import os
@@ -55,23 +56,34 @@ def do(request: pytest.FixtureRequest) -> Iterator[Callable[..., Any]]:
 
 
 def with_coordinator(do: Any, bootstrap: list[str], group: str, **options: Any) -> Any:
-    """A client of a group whose coordinator is available: a new cluster first creates __consumer_offsets."""
+    """A client of a group whose coordinator answers it: a new cluster first creates __consumer_offsets, and a broker that is named as
+    the coordinator may have yet to load the group's partition of it.
+    """
     deadline = time.monotonic() + 30
     while True:
         made = do(do.module.GroupClient, bootstrap, group, **options)
         try:
             do(made.coordinator)
+            error = ErrorCode(do(made.fetch_offsets).error_code)
+        except KafkaError as failed:
+            error = failed.error
+        if error is ErrorCode.NONE:
             return made
-        except KafkaError as error:
-            assert error.error.retriable and time.monotonic() < deadline, error
-            time.sleep(0.05)
+        made.close()
+        assert error.retriable and time.monotonic() < deadline, error
+        time.sleep(0.05)
 
 
 def produce(do: Any, producer: Any, batch: Any, **options: Any) -> Any:
     """Produce to a new topic, retrying while its leader answers that it does not lead it yet."""
+    return once_led(do, producer.produce, batch, **options)
+
+
+def once_led(do: Any, call: Any, *args: Any, **options: Any) -> Any:
+    """Call a method of a client of a new topic until its leader has heard that it leads it; return the answer."""
     deadline = time.monotonic() + 30
     while True:
-        found = do(producer.produce, batch, **options)
+        found = do(call, *args, **options)
         if found.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
             return found
         assert time.monotonic() < deadline, found
@@ -299,6 +311,39 @@ def test_tls_and_sasl(secure_kafka: Cluster, name: str, do: Any, mechanism: str)
         do(do.module.call_metadata, bootstrap, tls=tls, sasl=Sasl(mechanism, USER, "wrong"))
     with pytest.raises(client.TransportError, match="certificate verify failed"):
         do(do.module.call_metadata, bootstrap, tls=ssl.create_default_context(), sasl=options["sasl"])
+
+
+def unsigned_token(**claims: Any) -> str:
+    """Return a JWT without a signature, which a broker accepts unless it has a validator of its own."""
+    # A second ago: the broker rounds to milliseconds, and refuses a token of the next one.
+    issued = time.time() - 1
+    parts = ({"alg": "none"}, {"sub": USER, "iat": issued, "exp": issued + 60, **claims})
+    return "".join(
+        base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") + "." for part in parts
+    )
+
+
+def test_a_bearer_token_and_the_renewal_of_its_session(secure_kafka: Cluster, name: str, do: Any) -> None:
+    """The broker ends a connection that is used 1.5 s after its authentication, and was not renewed (KIP-368)."""
+    secure_kafka.create_topic(name)
+    bootstrap, asked = secure_kafka.bootstrap("SASL_PLAINTEXT"), []
+
+    def token() -> str:
+        asked.append(time.monotonic())
+        return unsigned_token()
+
+    fetcher = do(
+        do.module.PartitionFetcher, bootstrap, name, 0, sasl=Sasl("OAUTHBEARER", token=token), max_wait_ms=100
+    )
+    assert once_led(do, fetcher.fetch).error_code == 0
+    connection, renewals = fetcher.connection, len(asked)
+    while len(asked) - renewals < 2:  # they take longer than 1.5 s
+        assert do(fetcher.fetch).error_code == 0
+    assert fetcher.connection is connection
+    fetcher.close()
+    bad = Sasl("OAUTHBEARER", token=lambda: unsigned_token(exp=1.0))
+    with pytest.raises(client.AuthenticationError, match=r"OAUTHBEARER: .*(invalid|expired|Authentication)"):
+        do(do.module.call_metadata, bootstrap, sasl=bad)
 
 
 def test_tls_with_a_client_certificate(secure_kafka: Cluster, do: Any) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 WITHOUT_SPARK = importlib.util.find_spec("pyspark") is None
-SPARK_HALF = [f"pipeline/{folder}/*" for folder in ("archive", "audit", "datasource", "replay", "spark")]
-collect_ignore_glob = [*SPARK_HALF, "pipeline/test_*.py"] if WITHOUT_SPARK else []
+_PIPELINE = Path(__file__).with_name("pipeline")
+SPARK_HALF = [str(path) for path in _PIPELINE.iterdir() if path.name not in ("__init__.py", "lake")]
+collect_ignore = SPARK_HALF if WITHOUT_SPARK else []
 
 
 def pytest_report_header() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import ROOT
-from tests.times import Times, main, read, table
+from tests.times import Times, main, read, spent, table
 
 PRINTED = """\
 E   0.5s is no time of a test
@@ -47,6 +48,35 @@ def test_a_run_is_compared_with_an_earlier_one() -> None:
     ]
 
 
+def test_the_processor_time_of_the_dearest_tests_is_listed() -> None:
+    now = read(
+        "3.00s call [gw1] tests/a.py::test_a\n0.00s teardown [gw1] tests/a.py::test_a\n4.25s processor tests/a.py::test_a\n"
+        "9.00s processor tests/a.py::test_b[1 or 2]\n"
+    )
+    assert now.tests == {"tests/a.py::test_a": 3.0}
+    assert table(now)[-3:] == [
+        "    9.0 s  tests/a.py::test_b[1 or 2]",
+        "    4.2 s  tests/a.py::test_a",
+        "   13.2 s  all 2 tests",
+    ]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="there is no /proc")
+def test_the_cost_of_a_test_has_that_of_its_processes() -> None:
+    """Of those that run, and of those that have ended."""
+    work = "sum(range(20_000_000))"
+    before = spent(os.getpid())
+    subprocess.run([sys.executable, "-c", work], check=True)
+    ended = spent(os.getpid())
+    with subprocess.Popen(
+        [sys.executable, "-c", f"{work}; print(1, flush=True); input()"], stdin=-1, stdout=-1
+    ) as child:
+        assert child.stdout is not None and child.stdout.readline()
+        running = spent(os.getpid())
+        child.kill()
+    assert ended - before > 0.1 and running - ended > 0.1
+
+
 @pytest.mark.slow
 def test_pytest_writes_what_the_table_reads(tmp_path: Path) -> None:
     times = tmp_path / "times.txt"
@@ -63,6 +93,7 @@ def test_pytest_writes_what_the_table_reads(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     found = read(times.read_text())
     assert (list(found.tests), list(found.processes)) == ([test], ["gw0"])
+    assert list(found.costs) == ([test] if sys.platform == "linux" else [])
     assert found.processors.startswith("processors busy for ") == Path("/proc/stat").exists()
 
 

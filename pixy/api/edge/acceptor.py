@@ -20,6 +20,7 @@ from pixy.api.edge.connections import PER_ADDRESS, Book, Slot, caller_of
 from pixy.api.edge.greeting import greeted
 from pixy.api.edge.pace import Pace
 from pixy.api.edge.refusals import Refusals, Refused, ignore
+from pixy.api.edge.tls_records import PacedTls
 
 logger = logging.getLogger("pixy.api")
 
@@ -31,7 +32,12 @@ _NO_FILES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 def refusal(status: HTTPStatus, text: str) -> bytes:
-    """A whole HTTP/1.1 answer that ends its connection, for where there is no request to answer."""
+    """Return a whole HTTP/1.1 answer that ends its connection, for where there is no request to answer.
+
+    Args:
+        status: with 429 and 503 the answer asks the client to come back after a second.
+        text: the JSON body's ``error``.
+    """
     body = json.dumps({"error": text}).encode()
     retry = (
         "Retry-After: 1\r\n"
@@ -54,7 +60,7 @@ class Acceptor:
         book: bounds the connections.
         tls: returns the context of the next handshake; None: without TLS.
         handshake_timeout: seconds in which it must end.
-        steps: gives turns to handshakes.
+        handshakes: gives turns to them.
         refused: told the status, the address and the reason of a connection that is refused.
     """
 
@@ -65,7 +71,7 @@ class Acceptor:
         book: Book,
         tls: Callable[[], ssl.SSLContext] | None,
         handshake_timeout: float,
-        steps: Pace,
+        handshakes: Pace,
         refused: Refused = ignore,
     ) -> None:
         self._listener = listener
@@ -73,7 +79,7 @@ class Acceptor:
         self._book = book
         self._tls = tls
         self._timeout = handshake_timeout
-        self._steps = steps
+        self._handshakes = handshakes
         self._loop = asyncio.get_running_loop()
         self._refused = refused
         self._connecting: set[asyncio.Task[None]] = set()
@@ -85,6 +91,16 @@ class Acceptor:
         """Accept from now on."""
         self._loop.add_reader(self._listener, self._readable)
         self.accepting = True
+
+    def retire(self) -> None:
+        """Accept no more but what waits already. Handshakes go on."""
+        if self.accepting and self._paused is None:
+            self._readable()
+            self._loop.remove_reader(self._listener)
+        self.accepting = False
+        if self._paused is not None:
+            self._paused.cancel()
+        self._listener.close()
 
     def close(self) -> None:
         """Accept no more, and give up what is in its handshake. Connections that are made stay."""
@@ -157,9 +173,11 @@ class Acceptor:
             async with asyncio.timeout(self._timeout):
                 await greeted(connection)
             left -= self._loop.time()
-            await self._steps.wait(self._steps.queue(slot.caller), slot.caller)
+            await self._handshakes.wait(self._handshakes.queue(slot.caller), slot.caller)
+            context = self._tls()
+            context.sslobject_class = PacedTls
             await self._loop.connect_accepted_socket(
-                lambda: self._make(slot), connection, ssl=self._tls(), ssl_handshake_timeout=max(left, 0.001)
+                lambda: self._make(slot), connection, ssl=context, ssl_handshake_timeout=max(left, 0.001)
             )
         except BaseException as error:
             slot.free()

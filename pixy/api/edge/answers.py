@@ -49,7 +49,7 @@ class Answer(web.Response):
         return await super().prepare(request)
 
     def _kind(self, request: web.BaseRequest) -> bytes | None:
-        """The beginning of the head, if it is one of the usual ones."""
+        """Return the beginning of the head, if it is one of the usual ones."""
         headers = self._headers
         if (
             len(headers) != 1

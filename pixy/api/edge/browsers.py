@@ -2,7 +2,7 @@
 
 A page anywhere may send simple requests to ``localhost``, which need no permission by CORS, and the browser says where they
 come from: in ``Origin``, and in ``Sec-Fetch-Site`` (https://www.w3.org/TR/fetch-metadata/). A page may also give its own
-host name this daemon's address (DNS rebinding), and read then what it likes; there the browser sends that name as Host.
+host name this daemon's address (DNS rebinding), and then read what it likes; there the browser sends that name as Host.
 Programs other than browsers send neither header, and a Host that they were given on purpose.
 """
 
@@ -19,7 +19,7 @@ from pixy.config.exposure import is_loopback
 from pixy.config.model import App
 
 _HARMLESS = frozenset({"/", "/_ping", "/healthy", "/ready", "/docs", "/openapi.json"})
-"""They change nothing, and tell nothing about Kafka."""
+"""Paths that change nothing, and tell nothing about Kafka."""
 _KNOWN = 1024
 """Values of Host that are remembered as allowed."""
 _LONGEST = 261
@@ -36,7 +36,10 @@ class Browsers:
     def __init__(self, app: App) -> None:
         own = [urlsplit(app.rest.advertised_url).hostname or ""]
         own.append(urlsplit(app.rest.peers.get(app.rest.node_id, "")).hostname or "")
-        own += [address.rpartition(":")[0].strip("[]") for address in (app.tcp_addr, app.rest.addr)]
+        own += [
+            address.rpartition(":")[0].strip("[]")
+            for address in (app.tcp_addr, app.rest.addr, app.admin_addr)
+        ]
         name = socket.gethostname()
         own += [name, name.partition(".")[0]]
         self._hosts = _lower(name for name in (*own, *app.allowed_hosts) if name)
@@ -92,7 +95,7 @@ def _lower(names: Iterable[str]) -> frozenset[str]:
 
 
 def _name(host: str) -> str:
-    """The name in a Host header, without its port."""
+    """Return the name in a Host header, without its port."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0].rstrip(".").lower()

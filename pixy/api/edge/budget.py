@@ -30,10 +30,10 @@ class Budget:
         self.most = 0
         """The largest sum so far."""
         self.refused = 0
-        """How many times bytes were refused."""
+        """The number of times that bytes were refused."""
 
     def share(self, caller: str = "") -> Share:
-        """A new share that holds nothing. As a context manager it gives everything back at the end.
+        """Return a new share that holds nothing. As a context manager it gives everything back at the end.
 
         Args:
             caller: who holds it; empty: somebody unknown, whose shares are not added up.
@@ -41,7 +41,12 @@ class Budget:
         return Share(self, caller)
 
     def change(self, caller: str, size: int) -> None:
-        """Count ``size`` more bytes, or fewer, for a caller."""
+        """Count more bytes, or fewer, for a caller.
+
+        Args:
+            caller: as for :meth:`share`.
+            size: bytes; below 0: they are given back.
+        """
         self.held += size
         self.most = max(self.most, self.held)
         if caller:
@@ -52,14 +57,20 @@ class Budget:
                 self._callers.pop(caller, None)
 
     def room(self, caller: str) -> int:
-        """The bytes that a caller may have by one more request beside others."""
+        """Return the bytes that a caller may have by one more request beside others."""
         room = self.limit - self.held
         if caller:
             room = (TIMES_FREE * room - self._callers.get(caller, 0)) // (TIMES_FREE + 1)
         return max(0, room)
 
     def check(self, caller: str, held: int, size: int) -> None:
-        """Raise OverBudget if a caller may not have ``size`` more bytes by a request that holds ``held``."""
+        """Raise OverBudget if a caller may not have more bytes.
+
+        Args:
+            caller: as for :meth:`share`.
+            held: bytes that his request holds already.
+            size: bytes that it asks for beside them.
+        """
         free = self.limit - self.held - size
         all_of_his = self._callers.get(caller, 0) if caller else 0
         unfair = all_of_his > held and all_of_his + size > TIMES_FREE * free
@@ -81,12 +92,12 @@ class Share:
         self.held = 0
 
     def goes_with(self, other: Share) -> None:
-        """From now on this share and another one hold bytes of the same request: what has arrived of it, and what is read."""
+        """Note that this share and another one hold bytes of the same request from now on: what has arrived of it, and what is read."""
         if other._budget is self._budget and other._caller == self._caller:
             self._other, other._other = other, self
 
     def goes_alone(self) -> None:
-        """From now on no other share holds bytes of the same request."""
+        """Note that no other share holds bytes of the same request any more."""
         self._other = None
 
     def take(self, size: int) -> None:

@@ -1,4 +1,4 @@
-"""How many connections clients may hold, in all and from one address. Pure but for the limit of open files."""
+"""Limit the connections that clients hold, in all and from one address. Pure but for the limit of open files."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Book:
             del self._held[caller]
 
     def of(self, caller: str) -> int:
-        """The number of connections that a caller holds."""
+        """Return the number of connections that a caller holds."""
         return self._held.get(caller, 0)
 
 

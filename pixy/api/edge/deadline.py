@@ -7,7 +7,12 @@ tasks stand in a dictionary in the order in which their times end, and the timer
 from __future__ import annotations
 
 import asyncio
+from itertools import islice
 from types import TracebackType
+from typing import Final
+
+_MOST: Final = 64
+"""Tasks that are ended in one turn of the loop. An answer that says so takes some 0.1 ms."""
 
 
 class Deadline:
@@ -31,7 +36,7 @@ class Deadline:
 
     @property
     def seconds(self) -> float:
-        """How long a block may take."""
+        """Seconds that a block may take."""
         return self._seconds
 
     @property
@@ -58,13 +63,13 @@ class Deadline:
             raise TimeoutError from error
 
     def _end(self) -> None:
-        """Cancel the tasks whose time has ended, and wait for the next one's."""
+        """Cancel the tasks whose time has ended, some in each turn of the loop, and wait for the next one's."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         self._timer = None
-        for task, due in tuple(self._due.items()):
-            if due > now:
-                self._timer = loop.call_at(due, self._end)
+        for ended, (task, due) in enumerate(tuple(islice(self._due.items(), _MOST + 1))):
+            if due > now or ended == _MOST:
+                self._timer = loop.call_at(max(due, now), self._end)
                 return
             del self._due[task]
             task.cancel()

@@ -11,12 +11,15 @@ from pixy.api.edge.budget import Budget
 from pixy.api.edge.connections import Book, bounds
 from pixy.api.edge.deadline import Deadline
 from pixy.api.edge.heads import Heads
-from pixy.api.edge.pace import STEPS, Pace
+from pixy.api.edge.pace import HANDSHAKES, STEPS, Pace
 from pixy.api.edge.pieces import AT_ONCE
 from pixy.api.edge.proxies import TrustedProxies
 from pixy.api.edge.refusals import Refusals, Refused, ignore
+from pixy.api.edge.tls_records import RECORDS
 from pixy.config.model import App
 from pixy.engine.access_log import AccessLog
+from pixy.engine.meter import Meter
+from pixy.engine.workers import Worker
 
 logger = logging.getLogger("pixy.api")
 
@@ -27,9 +30,19 @@ class Edge:
     Args:
         app: the configuration.
         access_log: takes a line for each request; None: there is none.
+        meter: counts requests; None: nobody does.
+        worker: this process's place among others that serve the same addresses; None: it is alone.
     """
 
-    def __init__(self, app: App, access_log: AccessLog | None = None) -> None:
+    def __init__(
+        self,
+        app: App,
+        access_log: AccessLog | None = None,
+        meter: Meter | None = None,
+        worker: Worker | None = None,
+    ) -> None:
+        self.meter = meter
+        self.worker = worker
         settings = app.connections
         found = bounds(settings)
         if found.cut:
@@ -48,7 +61,10 @@ class Edge:
         self.pace = Pace(time.monotonic)
         """For requests that begin."""
         self.steps = Pace(time.monotonic, STEPS)
-        """For long requests, for long pieces of what arrives, and for handshakes."""
+        """For long requests, and for long pieces of what arrives."""
+        self.handshakes = Pace(time.monotonic, HANDSHAKES)
+        self.records = Pace(time.monotonic, RECORDS)
+        """For TLS records."""
         self.arrivals = Pace(time.monotonic, AT_ONCE)
         """For short requests, many of which arrive at once."""
         self.access_log = access_log

@@ -351,6 +351,27 @@ class HttpInput(PacedInput):
         self._count_unread()
 
     def _head_is_late(self) -> None:
+        turn = self._arrivals.enter(self._turn_of)
+        if turn is None:
+            self._refuse_late()
+        else:
+            self._wait_late(turn)
+
+    def _wait_late(self, turn: asyncio.Future[None]) -> None:
+        """Refuse the head in its turn: those that began together are late together."""
+        self._head_timer = turn
+        turn.add_done_callback(self._late_turn)
+
+    def _late_turn(self, turn: asyncio.Future[None]) -> None:
+        if turn is not self._head_timer or turn.cancelled():
+            return  # the head is whole, or the connection has ended
+        again = self._arrivals.again(self._turn_of)
+        if again is None:
+            self._refuse_late()
+        else:
+            self._wait_late(again)
+
+    def _refuse_late(self) -> None:
         self._head_timer = None
         if self._stopped or self.kept:  # it is the daemon that does not read on
             self._part(0)

@@ -19,7 +19,7 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Final, cast
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError, InvalidURLError
@@ -33,6 +33,7 @@ from pixy.api.edge.http_request import HttpRequest
 from pixy.api.edge.pace import STEPS, Pace
 from pixy.api.edge.pieces import AT_ONCE
 from pixy.api.edge.refusals import Refused, ignore
+from pixy.api.edge.tls_records import RECORDS, PacedTls, RecordTurns
 from pixy.config.model import Connections
 
 logger = logging.getLogger("pixy.api")
@@ -40,6 +41,10 @@ logger = logging.getLogger("pixy.api")
 
 _NAMED = re.compile(r"(?:Missing|Duplicate) '[A-Za-z-]{1,40}' header[a-z .]{1,20}\Z")
 """Errors that name a header only."""
+_UNSENT: Final = 32 * 1024
+"""Bytes of answers that a client has not taken, above which the next answer waits for him, and counts until he has. By
+default it is 64 KiB, and 512 KiB over TLS, which 4,000 connections of one address could make two gigabytes.
+"""
 _LINGER = 10.0
 """Seconds that a closed connection may take for its last bytes."""
 
@@ -56,6 +61,7 @@ class HttpServer(web.Server):
         refused: told the status, the address and the reason of what is refused before it is a request.
         steps: gives turns to what arrives in large pieces; shared likewise.
         arrivals: gives turns to small ones, if many arrive at once; shared likewise.
+        records: gives turns to TLS records; shared likewise.
     """
 
     def __init__(
@@ -68,6 +74,7 @@ class HttpServer(web.Server):
         refused: Refused = ignore,
         steps: Pace | None = None,
         arrivals: Pace | None = None,
+        records: Pace | None = None,
     ) -> None:
         super().__init__(handler, handler_cancellation=True, request_factory=self._make)
         self._settings = settings
@@ -77,6 +84,7 @@ class HttpServer(web.Server):
         self.refused = refused
         self._steps = steps or Pace(time.monotonic, STEPS)
         self._arrivals = arrivals or Pace(time.monotonic, AT_ONCE)
+        self.records = records or Pace(time.monotonic, RECORDS)
 
     def connection(self, slot: Slot) -> HttpConnection:
         """Make the protocol of a connection; it frees ``slot`` at its end."""
@@ -123,16 +131,28 @@ class HttpConnection(HttpInput):
 
     _write_timer: asyncio.TimerHandle | None = None
     _closing: asyncio.TimerHandle | None = None
+    _records: RecordTurns | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to serve a client that has connected; see :class:`asyncio.Protocol`."""
+        cast(asyncio.WriteTransport, transport).set_write_buffer_limits(_UNSENT)
+        super().connection_made(transport)
+        tls = transport.get_extra_info("ssl_object")
+        if isinstance(tls, PacedTls):
+            records = self._manager.records  # type: ignore[union-attr]
+            self._records = tls.turns = RecordTurns(
+                cast(asyncio.Transport, transport), records, self.slot.caller
+            )
 
     # -- answers ----------------------------------------------------------------------------------
 
     def pause_writing(self) -> None:
-        """The client does not take the answer for now; see :class:`asyncio.Protocol`."""
+        """Note that the client does not take the answer for now; see :class:`asyncio.Protocol`."""
         super().pause_writing()
         self._write_timer = self._loop.call_later(self._settings.write_timeout, self._abort)
 
     def resume_writing(self) -> None:
-        """The client takes the answer; see :class:`asyncio.Protocol`."""
+        """Note that the client takes the answer again; see :class:`asyncio.Protocol`."""
         super().resume_writing()
         if self._write_timer is not None:
             self._write_timer.cancel()
@@ -192,6 +212,8 @@ class HttpConnection(HttpInput):
         for timer in (self._head_timer, self._write_timer, self._closing):
             if timer is not None:
                 timer.cancel()
+        if self._records is not None:
+            self._records.end()
         self._forget()
         self.slot.free()
 

@@ -19,7 +19,7 @@ class HttpRequest(web.BaseRequest):
 
     @property
     def keep_alive(self) -> bool:
-        """Whether another request may follow on the connection."""
+        """True if another request may follow on the connection."""
         message = self._message
         final = self._protocol.final  # type: ignore[attr-defined]
         return not message.should_close and (final is None or final[0] is not message)

@@ -27,8 +27,8 @@ from pixy.errors import OverBudget
 QUICK: Final = 1024
 """Bytes that wait only if much else arrives, of which others are parsed first."""
 AT_ONCE: Final = 128
-"""How often so little is parsed before it is looked whether others have to have their turn, and how much of what has waited
-is parsed in one: 2 or 3 ms."""
+"""Such small pieces that are parsed in one turn of the event loop before more have to wait, and those parsed in a turn after
+they have waited. They take 2 or 3 ms."""
 _LINES: Final = 128
 """Line ends of data that is parsed as a whole. A chunk has two, a head some ten."""
 PIECE: Final = 4096
@@ -83,9 +83,9 @@ class PacedInput(Refusing):
         self.kept: deque[bytes] = deque()
         """Pieces of data that have arrived and wait."""
         self._begin = 0
-        """Where the rest of the first of these begins."""
+        """The index at which the rest of the first of these begins."""
         self._dense = False
-        """Whether that one has many lines."""
+        """True if that one has many lines."""
         self._turn: asyncio.Future[None] | None = None
         self._feeding = False
         self._chunks = 0
@@ -135,12 +135,12 @@ class PacedInput(Refusing):
 
     @property
     def _stopped(self) -> bool:
-        """Whether what has been parsed is to be taken first."""
+        """True if what has been parsed must be taken before more is parsed."""
         return self._reading_paused or self._buffer_paused
 
     @property
     def waits(self) -> bool:
-        """Whether what has arrived waits for its turn."""
+        """True if what has arrived waits for its turn."""
         return self._turn is not None
 
     def _enter(self) -> asyncio.Future[None] | None:
@@ -218,7 +218,7 @@ class PacedInput(Refusing):
         super()._process_keepalive()
 
     def _drop_kept(self) -> None:
-        """Nothing of it is parsed any more."""
+        """Drop what waits: nothing of it is parsed any more."""
         turn, self._turn = self._turn, None
         if turn is not None:
             turn.cancel()
@@ -229,7 +229,7 @@ class PacedInput(Refusing):
     # -- chunks -----------------------------------------------------------------------------------
 
     def _splits(self) -> int:
-        """The unread chunks of the latest body."""
+        """Return the unread chunks of the latest body."""
         return 0 if self._body is None else len(getattr(self._body, "_http_chunk_splits", None) or ())
 
     def _count_chunks(self, fresh: int, before: int) -> None:

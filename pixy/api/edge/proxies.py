@@ -65,11 +65,11 @@ class TrustedProxies:
 
     @property
     def any(self) -> bool:
-        """Whether any proxy is trusted."""
+        """True if any proxy is trusted."""
         return self._unix or bool(self._networks or self._peers)
 
     def trusts(self, request: web.BaseRequest) -> bool:
-        """Whether the forwarding headers of a request are believed."""
+        """Return whether to believe the forwarding headers of a request."""
         remote = request.remote
         if not remote:
             return self._unix

@@ -1,4 +1,4 @@
-"""How an HTTP connection ends that sends what is refused before it is a request, or what nobody reads.
+"""End an HTTP connection: what it sends is refused before it is a request, or nobody reads it.
 
 Every answer belongs to a request. So a refusal is written only where the request that it is for is the next one to be
 answered; whoever waits before it keeps his answer, and the end of the connection says that what came behind was not served.
@@ -38,8 +38,8 @@ class Refusing(RequestHandler):
         self._told = refused
         self._body: StreamReader | None = None
         """The body of the latest request; its end begins the next head."""
-        self._head_timer: asyncio.TimerHandle | None = None
-        """Ends the connection if a head is late, or a refusal is not taken."""
+        self._head_timer: asyncio.TimerHandle | asyncio.Future[None] | None = None
+        """Ends the connection if a head is late, in its turn, or a refusal is not taken."""
 
     def _refuse(self, status: HTTPStatus, text: str) -> None:
         """Answer what arrives and is no request yet, and end the connection. Requests that are in progress are answered first,
@@ -98,7 +98,7 @@ class Refusing(RequestHandler):
         self.force_close()
 
     def _is_next(self, message: Any) -> bool:
-        """Whether a request is the next one to be answered, and its answer has not begun."""
+        """Return whether a request is the next one to be answered, and its answer has not begun."""
         request = self._current_request
         if request is not None:
             return request._message is message and not request.writer.output_size

@@ -39,7 +39,7 @@ class ChunkedBody:
         self.trailers = False
 
     def feed(self, data: bytes, at: int) -> int:
-        """Follow it further.
+        """Follow the body further.
 
         Args:
             data: what has arrived.
@@ -129,7 +129,17 @@ class Trailers:
 
 
 def end_of_head(data: bytes, earlier: bytes, at: int, method: str) -> int:
-    """Where the head of a request ends that begins at a place, or has begun before ``data``; -1: it is not found."""
+    """Find the end of the head of a request.
+
+    Args:
+        data: what has arrived.
+        earlier: the last three bytes that came before.
+        at: where in ``data`` the head begins; 0: there, or before.
+        method: the request's; a head that begins there begins with it.
+
+    Returns:
+        The index in ``data`` after the head; -1: it has no end there.
+    """
     if at == 0 and (crossing := (earlier + data[:4]).find(_END)) >= 0:
         return crossing + len(_END) - len(earlier)
     begin = len(data) - len(data[at:].lstrip(b"\r\n"))

@@ -20,7 +20,7 @@ FREE: Final = 8 * 1024
 _PIECE: Final = 100
 """Bytes that each piece of a body costs besides its own; a chunked body may come in pieces of one byte."""
 _COPIES: Final = 2
-"""How many times the bytes of a head are held."""
+"""Copies of a head that are held: its bytes, and the headers made of them."""
 
 
 class Unread:
@@ -71,12 +71,17 @@ class Unread:
             self.share.give_back(-more)
 
     def head(self, message: Any, size: int) -> None:
-        """Count the head of a request from now on, if it is long."""
+        """Count the head of a request from now on, if it has more than :data:`FREE` bytes.
+
+        Args:
+            message: aiohttp's; it identifies the request.
+            size: bytes of the head as they arrived.
+        """
         if size > FREE:
             self.heads[id(message)] = _COPIES * size
 
     def begins(self, message: Any) -> None:
-        """A request begins; the head of the one before is no longer held."""
+        """Note that a request begins: the head of the one before is no longer held."""
         if id(message) != self._begun:
             self.heads.pop(self._begun, None)
             self._begun = id(message)
@@ -87,26 +92,31 @@ class Unread:
         self.kept += size
 
     def parsed(self, size: int) -> None:
-        """Some of that data waits no longer."""
+        """Count less: some of the data that waited was parsed."""
         self.share.give_back(size)
         self.kept -= size
 
     def reads(self, body: StreamReader, share: Share) -> None:
-        """From now on the handler reads a body, and counts it in a share of its own."""
+        """Leave a body to its handler, which reads it from now on, and counts it in a share of its own.
+
+        Args:
+            body: of the request that is served.
+            share: the request's.
+        """
         self.served, self._taken = None, body
         self.share.goes_with(share)
         if self.share.held:
             self.count(self._latest)
 
     def ended(self, body: StreamReader) -> None:
-        """The handler of a body's request has ended: drop what it has left, and what comes."""
+        """Drop what the handler of a body's request has left unread at its end, and what still comes."""
         self.served, self._taken, self._dropped = None, body, body
         _drop(body)
         if self.share.held:
             self.count(self._latest)
 
     def forget(self) -> None:
-        """The connection has ended."""
+        """Count nothing any more: the connection has ended."""
         self.served = self._latest = self._taken = self._dropped = None
         self.share.give_back()
         self.share.goes_alone()
@@ -122,7 +132,7 @@ class Unread:
 
 
 def size_of(body: Any) -> int:
-    """The bytes that a body holds of what has arrived."""
+    """Return the bytes that a body holds of what has arrived."""
     size: int = getattr(body, "_size", 0)
     return size + _PIECE * len(body._buffer) if size else 0
 

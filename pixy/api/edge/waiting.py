@@ -24,7 +24,7 @@ class Waiting:
         self._heads: dict[int, int] = {}
 
     def size(self, messages: Collection[tuple[Any, Any]]) -> int:
-        """The bytes of requests that wait: their heads, and of several what has arrived of their bodies.
+        """Return the bytes of requests that wait: their heads, and of several what has arrived of their bodies.
 
         The body of a single one counts in the byte budget (:mod:`pixy.api.edge.unread`).
 
@@ -40,18 +40,18 @@ class Waiting:
         return size
 
     def forget(self, message: Any) -> None:
-        """A request waits no longer."""
+        """Forget a request that waits no longer."""
         self._heads.pop(id(message), None)
 
 
 def head_size(message: Any) -> int:
-    """The bytes of a parsed head; 0 for one that is malformed, of which aiohttp keeps only the error."""
+    """Return the bytes of a parsed head; 0 for one that is malformed, of which aiohttp keeps only the error."""
     headers = getattr(message, "raw_headers", ())
     return sum(len(name) + len(value) for name, value in headers) + len(getattr(message, "path", ""))
 
 
 def begun_in(data: bytes, earlier: bytes, before: int) -> int:
-    """How many bytes belong to the head that begins or goes on there; empty lines before a head do not count.
+    """Count the bytes of the head that begins or goes on there; empty lines before a head do not count.
 
     Args:
         data: what has arrived.
@@ -66,7 +66,7 @@ def begun_in(data: bytes, earlier: bytes, before: int) -> int:
 
 
 def behind(data: bytes, earlier: bytes, at: int, requests: Sequence[tuple[Any, Any]]) -> int:
-    """How many bytes come after the last of some requests, which may be the beginning of the next one.
+    """Count the bytes after the last of some requests, which may be the beginning of the next one.
 
     Args:
         data: what has arrived.
@@ -85,7 +85,7 @@ def behind(data: bytes, earlier: bytes, at: int, requests: Sequence[tuple[Any, A
 
 
 def behind_open(data: bytes, earlier: bytes, message: Any, body: Any) -> int:
-    """The same after a body that was followed only to its end, or not: no part of a head contains the end of one.
+    """Count as :func:`behind` does after a body that was not followed: behind the last empty line, which an unfinished head lacks.
 
     Args:
         data: what has arrived.

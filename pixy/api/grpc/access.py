@@ -12,6 +12,7 @@ import grpc
 
 from pixy.auth.principal import current
 from pixy.engine.access_log import AccessLog
+from pixy.engine.meter import Meter
 
 REFUSED: Final = frozenset(
     {"UNAUTHENTICATED", "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "UNAVAILABLE", "UNIMPLEMENTED", "INTERNAL"}
@@ -39,13 +40,43 @@ def recorded(log: AccessLog, listener: str, method: str, handler: Any) -> Any:
             ended = True
             return found
         finally:
-            code = context.code()  # None or 0 unless it was aborted
-            number = code.value[0] if isinstance(code, grpc.StatusCode) else code
-            # A call that ends without an answer and without a status was cancelled.
-            status = _NAMES.get(number, str(code)) if number else "OK" if ended else "CANCELLED"
-            _note(log, listener, method, status, context, began)
+            code = context.code()
+            _note(log, listener, method, _status(code, ended), context, began)
 
     return grpc.stream_unary_rpc_method_handler(behaviour, response_serializer=handler.response_serializer)
+
+
+def metered(meter: Meter, listener: str, method: str, handler: Any) -> Any:
+    """Return a handler of calls with one answer that also counts them.
+
+    Args:
+        meter: counts.
+        listener: its name.
+        method: of the service.
+        handler: answers the call.
+    """
+    answer = handler.stream_unary
+
+    async def behaviour(requests: Any, context: Any) -> Any:
+        began, ended = meter.clock(), False
+        try:
+            found = await answer(requests, context)
+            ended = True
+            return found
+        finally:
+            trace = next(
+                (each.value for each in context.invocation_metadata() or () if each.key == "traceparent"), ""
+            )
+            status = _status(context.code(), ended)
+            meter.note(listener, method, status, began, trace if isinstance(trace, str) else "")
+
+    return grpc.stream_unary_rpc_method_handler(behaviour, response_serializer=handler.response_serializer)
+
+
+def _status(code: Any, ended: bool) -> str:
+    """Name the status of a call: None or 0 unless it was aborted. One that ends without an answer was cancelled."""
+    number = code.value[0] if isinstance(code, grpc.StatusCode) else code
+    return _NAMES.get(number, str(code)) if number else "OK" if ended else "CANCELLED"
 
 
 class UnknownMethods(grpc.GenericRpcHandler):  # type: ignore[misc]
@@ -91,4 +122,4 @@ def _note(log: AccessLog, listener: str, method: str, status: str, context: Any,
     )
 
 
-__all__ = ["REFUSED", "UnknownMethods", "recorded"]
+__all__ = ["REFUSED", "UnknownMethods", "metered", "recorded"]

@@ -6,7 +6,9 @@ from typing import Any
 
 from pixy.api.edge.budget import Share
 from pixy.api.edge.pace import Pace
+from pixy.api.propagation import of_metadata
 from pixy.engine.consume.long_polls import Delivery
+from pixy.trace_context import Context
 
 
 class GrpcCall:
@@ -32,6 +34,14 @@ class GrpcCall:
         """The caller's W3C trace context, or None."""
         found = dict(self._context.invocation_metadata() or ()).get("traceparent")
         return found if isinstance(found, str) else None
+
+    def trace_context(self) -> Context:
+        """See :class:`pixy.api.handlers.Call`."""
+        return of_metadata(self._context.invocation_metadata())
+
+    def answer_metadata(self, metadata: tuple[tuple[str, str], ...]) -> None:
+        """See :class:`pixy.api.handlers.Call`."""
+        self._context.set_trailing_metadata(metadata)
 
     def deliver(self, delivery: Delivery) -> None:
         """See :class:`pixy.api.handlers.Call`."""

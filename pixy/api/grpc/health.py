@@ -31,12 +31,12 @@ class Health:
         self._changed = asyncio.Event()
 
     def drain(self) -> None:
-        """All are NOT_SERVING from now on."""
+        """Report NOT_SERVING for all services from now on."""
         self._status = pb.HealthCheckResponse.NOT_SERVING
         self._changed.set()
 
     def handlers(self, gate: Gate) -> Any:
-        """The handlers of the service."""
+        """Return the handlers of the service."""
         methods = {
             "Check": gate.unary(self._check, public=True),
             "Watch": gate.server_stream(self._watch),

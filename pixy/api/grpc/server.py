@@ -12,19 +12,21 @@ from google.protobuf.message import DecodeError
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 
 from pixy import errors
+from pixy.api.edge import sockets
 from pixy.api.edge.budget import Share
 from pixy.api.edge.edge import Edge
-from pixy.api.grpc.access import UnknownMethods, recorded
+from pixy.api.grpc.access import UnknownMethods, metered, recorded
 from pixy.api.grpc.call import GrpcCall
 from pixy.api.grpc.gate import WINDOW, Behaviour, Gate, Gated
 from pixy.api.grpc.health import NAME as HEALTH, Health
+from pixy.api.grpc.retiring import count_connections, stop_listening
 from pixy.api.handlers import Handler, Handlers
 from pixy.api.listener import Listener, split_address
 from pixy.api.not_found import NotFound
 from pixy.api.parts import LONG, check_records, parser
 from pixy.api.tls import ServerTls
 from pixy.auth.limits import whole_seconds
-from pixy.config.model import Connections
+from pixy.config.model import App, Connections
 from pixy.engine.engine import Engine
 from pixy.proto import kafkapixy_pb2 as pb
 
@@ -36,6 +38,7 @@ _SLACK = 64 * 1024
 _GRACE = 1.0
 _LINGER = 5.0
 """Seconds that connections may take to end; the core waits for what it has sent, also where nobody takes it."""
+_RETIRE_LOOK = 0.25
 _LEAST_READS = 8
 """Messages that may be arriving at the same time, whatever ``max_buffered_bytes`` is."""
 _SMALL = 1024
@@ -91,7 +94,7 @@ def status_of(error: Exception) -> grpc.StatusCode:
 
 
 def _retry_after(error: Exception) -> tuple[tuple[str, str], ...]:
-    """The trailing metadata that tells when to try again."""
+    """Return the trailing metadata that tells when to try again."""
     return (("retry-after", whole_seconds(error)),) if isinstance(error, errors.Limited) else ()
 
 
@@ -182,7 +185,7 @@ def _bind(request_class: Any, handler: Handler, name: str, edge: Edge) -> Behavi
 
 
 def _connection_options(settings: Connections, most: int) -> list[tuple[str, int]]:
-    """The bounds and deadlines that gRPC's core keeps by itself. It also refuses rapid resets, from its version 1.59 on."""
+    """Return the bounds and deadlines that gRPC's core keeps by itself. From version 1.59 on it also refuses rapid resets."""
 
     def milliseconds(seconds: float) -> int:
         return round(seconds * 1000)
@@ -213,6 +216,63 @@ def _connection_options(settings: Connections, most: int) -> list[tuple[str, int
     return options
 
 
+def largest_message(config: App) -> int:
+    """Return the bytes of the largest message that a call may have."""
+    largest = max(proxy.producer.max_message_bytes for proxy in config.proxies.values())
+    return max(MIN_RECEIVE, largest + _SLACK)
+
+
+def make_gate(engine: Engine, edge: Edge) -> Gate:
+    """Make the gate of one listener."""
+    config = engine.config
+    return Gate(
+        engine.guard,
+        config.max_concurrent_requests,
+        max(_LEAST_READS, config.max_buffered_bytes // largest_message(config)),
+        config.body_timeout,
+        edge.pace,
+    )
+
+
+def add_services(server: Any, engine: Engine, edge: Edge, gate: Gate, health: Health, listener: str) -> None:
+    """Add the service, health checks and reflection to a server.
+
+    Args:
+        server: :class:`grpc.aio.Server`, or another one with its two methods that add handlers.
+        engine: answers the calls.
+        edge: counts bytes, and has the access log.
+        gate: lets calls in.
+        health: answers health checks.
+        listener: its name, for the access log.
+    """
+    methods = {
+        name: gate.unary(
+            _bind(
+                request_class,
+                _in_trace(handler, engine) if engine.diagnostics.traced else handler,
+                name,
+                edge,
+            )
+        )
+        for name, (request_class, handler) in Handlers(engine).methods().items()
+    }
+    log = edge.access_log
+    if log is not None:
+        methods = {name: recorded(log, listener, name, each) for name, each in methods.items()}
+    if edge.meter is not None:
+        meter = edge.meter
+        methods = {name: metered(meter, listener, name, each) for name, each in methods.items()}
+    assert pb.DESCRIPTOR.services_by_name[SERVICE]
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler(SERVICE, methods), health.handlers(gate))
+    )
+    reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
+        reflection.aio.ReflectionServicer((SERVICE, HEALTH, reflection.SERVICE_NAME)), Gated(server, gate)
+    )
+    if log is not None:
+        server.add_generic_rpc_handlers((UnknownMethods(log, listener),))  # after all others
+
+
 class GrpcServer(Listener):
     """Listens on one TCP address, with TLS if a certificate is configured.
 
@@ -231,22 +291,17 @@ class GrpcServer(Listener):
         self._health = Health(("", SERVICE))
         self._gate: Gate | None = None
         self._ended: asyncio.Task[Any] | None = None
+        self._port = 0
 
     async def bind(self) -> str:
         """See :class:`pixy.api.listener.Listener`."""
         config = self._engine.config
-        largest = max(proxy.producer.max_message_bytes for proxy in config.proxies.values())
-        receive = max(MIN_RECEIVE, largest + _SLACK)
-        gate = self._gate = Gate(
-            self._engine.guard,
-            config.max_concurrent_requests,
-            max(_LEAST_READS, config.max_buffered_bytes // receive),
-            config.body_timeout,
-            self._edge.pace,
-        )
+        receive = largest_message(config)
+        gate = self._gate = make_gate(self._engine, self._edge)
         self._server = grpc.aio.server(
             options=[
-                ("grpc.so_reuseport", 0),  # or a second daemon would bind the same port silently
+                # Without workers a second daemon would bind the same port silently.
+                ("grpc.so_reuseport", int(self._edge.worker is not None)),
                 ("grpc.max_receive_message_length", receive),
                 ("grpc.max_send_message_length", -1),
                 # Bounds calls that have arrived but not begun. By default the core cancels some of
@@ -256,31 +311,8 @@ class GrpcServer(Listener):
                 *_connection_options(config.connections, self._edge.most_grpc),
             ],
         )
-        handlers = {
-            name: gate.unary(
-                _bind(
-                    request_class,
-                    _in_trace(handler, self._engine) if self._engine.diagnostics.traced else handler,
-                    name,
-                    self._edge,
-                )
-            )
-            for name, (request_class, handler) in Handlers(self._engine).methods().items()
-        }
-        log, listener = self._edge.access_log, self.path.rpartition("/")[2]
-        if log is not None:
-            handlers = {name: recorded(log, listener, name, each) for name, each in handlers.items()}
-        self._server.add_generic_rpc_handlers(
-            (grpc.method_handlers_generic_handler(SERVICE, handlers), self._health.handlers(gate))
-        )
-        assert pb.DESCRIPTOR.services_by_name[SERVICE]
-        reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
-            reflection.aio.ReflectionServicer((SERVICE, HEALTH, reflection.SERVICE_NAME)),
-            Gated(self._server, gate),
-        )
-        if log is not None:
-            self._server.add_generic_rpc_handlers((UnknownMethods(log, listener),))  # after all others
-        port = await self._listen()
+        add_services(self._server, self._engine, self._edge, gate, self._health, self.path.rpartition("/")[2])
+        port = self._port = await self._listen()
         await self._server.start()
         self._ended = asyncio.ensure_future(self._server.wait_for_termination())
         host, _ = split_address(self._address)
@@ -297,11 +329,25 @@ class GrpcServer(Listener):
             return int(self._server.add_insecure_port(where))
         except (RuntimeError, OSError) as error:
             # gRPC does not say why; its text ends with a variable that makes it say more.
-            reason = str(error).partition("; set GRPC_VERBOSITY")[0]
+            theirs = (
+                str(error).partition("; set GRPC_VERBOSITY")[0]
+                + " (another process listens there, or it is no address of this host: stop the one, or choose another address)"
+            )
+            reason = await asyncio.to_thread(sockets.tcp_refusal, host, port) or theirs
             raise errors.StartError(
-                f"failed to start gRPC server: failed to create listener: listen tcp {self._address}: {reason} (another process "
-                "listens there, or it is no address of this host: stop the one, or choose another address)"
+                f"failed to start gRPC server: failed to create listener: listen tcp {self._address}: {reason}"
             ) from error
+
+    async def retire(self, within: float) -> None:
+        """See :class:`pixy.api.listener.Listener`, and :mod:`pixy.api.grpc.retiring` for what ends connections."""
+        if not await asyncio.to_thread(stop_listening, self._port):
+            logger.warning("gRPC server on %s: its listening socket is not found", self._address)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + within
+        while await asyncio.to_thread(count_connections, self._port) > 0:
+            if loop.time() >= until:
+                break
+            await asyncio.sleep(_RETIRE_LOOK)
 
     async def drain(self) -> None:
         """Report NOT_SERVING to health checks from now on."""

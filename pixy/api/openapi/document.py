@@ -185,7 +185,12 @@ def _in_cluster(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def resolve(document: dict[str, Any], part: Any) -> Any:
-    """Follow a ``$ref`` to the part it points at; return any other part unchanged."""
+    """Follow a ``$ref`` to the part it points at; return any other part unchanged.
+
+    Args:
+        document: the whole one, in which references are looked up.
+        part: a part of it.
+    """
     while isinstance(part, dict) and "$ref" in part:
         found: Any = document
         for step in part["$ref"].removeprefix("#/").split("/"):

@@ -11,6 +11,7 @@ import gzip
 import json
 from html import escape
 from importlib import resources
+from urllib.parse import quote
 
 from pixy.api.openapi.document import load
 
@@ -42,11 +43,18 @@ def render() -> bytes:
     return (
         "<!doctype html><html lang=en><head><meta charset=utf-8>"
         "<meta name=viewport content='width=device-width,initial-scale=1'>"
+        f'<link rel=icon href="{_icon()}">'
         f"<title>{title}: REST APIs</title></head><body>"
         "<noscript>This page needs JavaScript; the contract is <a href=openapi.json>openapi.json</a>.</noscript>"
         f'<script id="api-reference" data-url="openapi.json" data-configuration="{settings}"></script>'
         f'<script src="docs/viewer.js?v={VERSION}"></script></body></html>'
     ).encode()
+
+
+def _icon() -> str:
+    """Return the console's icon as a URL, or browsers ask for /favicon.ico."""
+    drawn = resources.files("actors.console").joinpath("page", "icon.svg").read_text()
+    return f"data:image/svg+xml,{quote(drawn, safe='')}"
 
 
 @functools.cache

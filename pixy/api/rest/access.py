@@ -45,7 +45,7 @@ def note(
 
 
 def _reason(response: web.StreamResponse | None) -> str:
-    """The text of an error's answer."""
+    """Return the text of an error's answer."""
     body = response.body if isinstance(response, web.Response) else None
     if not isinstance(body, bytes) or len(body) > _MAX_BODY:
         return ""

@@ -140,6 +140,8 @@ class AdminEndpoints:
             return msgspec.json.decode(body or b"{}", type=kind)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise errors.InvalidParameter(f"Failed to parse the request: err=({error})") from error
+        except RecursionError:
+            raise errors.InvalidParameter("Failed to parse the request: err=(exceeded max depth)") from None
 
 
 class StatusEndpoint:
@@ -149,7 +151,7 @@ class StatusEndpoint:
         self._engine = engine
 
     async def serve(self) -> web.StreamResponse:
-        """Answer; a cluster that is unreachable has its reason in the answer."""
+        """Answer with the state of the daemon; a cluster that is unreachable has its reason in the answer."""
         clusters: dict[str, Any] = {}
         for name in self._engine.config.proxies:
             try:

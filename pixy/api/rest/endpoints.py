@@ -12,6 +12,7 @@ from pixy.api.batch_handlers import record_headers
 from pixy.api.edge.http_input import HttpInput
 from pixy.api.handlers import CONFIG_VERSION
 from pixy.api.limits import STEP
+from pixy.api.propagation import answer_headers, of_request, with_context
 from pixy.api.rest import go_json, params
 from pixy.api.rest.admin_endpoints import AdminEndpoints, StatusEndpoint
 from pixy.api.rest.params import Params
@@ -21,9 +22,12 @@ from pixy.api.rest.router import Match
 from pixy.engine.admin_messages import TopicInfo
 from pixy.engine.engine import Engine
 from pixy.engine.guarded import AnyCluster
+from pixy.engine.message_spans import MessageSpan
+from pixy.wire.types import RecordHeaders
 
 _FORM_GROWTH = 3
 _SLACK = 64 * 1024
+_CHARACTERS_PER_STEP = 64
 _MAX_OFFSETS_BODY = 4 * 1024 * 1024
 
 
@@ -32,6 +36,8 @@ class Endpoints:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._propagates = engine.config.tracing.propagate
+        self._spans = engine.spans
         self._by_name: dict[
             str, Callable[[web.BaseRequest, Match, AnyCluster], Awaitable[web.StreamResponse]]
         ] = {
@@ -71,7 +77,7 @@ class Endpoints:
         # A longer body cannot hold a message of an allowed size, even percent-encoded.
         limit = _FORM_GROWTH * limit + _SLACK if form else 2 * limit
         body = await self._read_body(request, limit)
-        found = Params(query_of(request), body if form else b"")
+        found = await _params_of(request, body if form else b"")
         if form:
             value = found.first("msg")
             if not value:
@@ -80,17 +86,35 @@ class Endpoints:
             value = body
         else:
             raise errors.InvalidParameter(f"unsupported content type {content_type}")
-        headers = params.record_headers(request.headers.items())
+        headers: RecordHeaders = params.record_headers(request.headers.items())
         key = found.first("key")
-        if "sync" not in found:
+        context = of_request(request.headers)
+        with self._spans.send(match.cluster, match.topic, context, size=len(value)) as span:
+            context = span.carried(context)
+            if context and self._propagates:
+                headers = with_context(cluster.proxy, key, value, headers, context)
+            return await self._produced(match.topic, value, key, headers, "sync" in found, cluster, span)
+
+    async def _produced(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None,
+        headers: RecordHeaders,
+        sync: bool,
+        cluster: AnyCluster,
+        span: MessageSpan,
+    ) -> web.StreamResponse:
+        if not sync:
             # The answer does not depend on the message's fate. Only a message that cannot be accepted, because of a stop,
             # a full buffer or an unknown cluster, is an error.
             try:
-                await cluster.produce_async(match.topic, value, key, headers)
+                await cluster.produce_async(topic, value, key, headers)
             except errors.HeadersUnsupported:
                 pass
             return respond(EMPTY)
-        partition, offset = await cluster.produce(match.topic, value, key, headers)
+        partition, offset = await cluster.produce(topic, value, key, headers)
+        span.placed(partition, offset)
         # As the original answers with required_acks: no_response.
         offset = max(offset, 0)
         return respond(b'{\n  "partition": %d,\n  "offset": %d\n}' % (partition, offset))
@@ -102,9 +126,13 @@ class Endpoints:
         group = found.group()
         no_ack = "noAck" in found
         ack = None if no_ack else found.ack("ackPartition", "ackOffset")
+        context = of_request(request.headers) if self._spans.on else ()
+        span = self._spans.receive(match.cluster, match.topic, group, context)
         delivery = await cluster.consume(match.topic, group, auto_ack=not no_ack and ack is None, ack=ack)
         message = delivery.message
         try:
+            headers = await record_headers(cluster, message)
+            span.received(delivery.partition, delivery.offset, len(message.value() or b""), headers)
             response = respond(
                 to_json(
                     {
@@ -112,13 +140,12 @@ class Endpoints:
                         "value": base64_or_none(message.value()),
                         "partition": delivery.partition,
                         "offset": delivery.offset,
-                        "headers": [
-                            {"key": name, "value": base64_or_none(value)}
-                            for name, value in await record_headers(cluster, message)
-                        ],
+                        "headers": [{"key": name, "value": base64_or_none(value)} for name, value in headers],
                     }
                 )
             )
+            if headers and self._propagates:
+                answer_headers(response.headers, headers)
             count(request, response)
             # Written here rather than by aiohttp after the return: only so it is known whether
             # the client was still there.
@@ -136,7 +163,10 @@ class Endpoints:
         ack = found.ack("partition", "offset")
         if ack is None:
             raise errors.InvalidParameter("partition and offset should be provided")
-        await cluster.ack(match.topic, group, *ack)
+        context = of_request(request.headers) if self._spans.on else ()
+        with self._spans.settle(match.cluster, match.topic, group, context) as span:
+            span.placed(*ack)
+            await cluster.ack(match.topic, group, *ack)
         return respond(EMPTY)
 
     # -- offsets and consumers ----------------------------------------------------------------------
@@ -182,15 +212,21 @@ class Endpoints:
     ) -> web.StreamResponse:
         is_form = params.is_form(request.headers.get("Content-Type", ""))
         body = await self._read_body(request, _MAX_OFFSETS_BODY, "Failed to read the request: err=({})")
-        group = Params(query_of(request), body if is_form else b"").group()
+        group = (await _params_of(request, body if is_form else b"")).group()
         params.check_size(body)
+        give_way = cast(HttpInput, request.protocol).take_turn
         # A later element for a partition replaces an earlier one.
         offsets: dict[int, tuple[int, int, str]] = {}
-        for at, element in enumerate(params.offsets_of(go_json.parse(body)), 1):
-            offset = params.offset_of(element)
-            offsets[offset[0]] = offset
-            if at % STEP == 0:
-                await cast(HttpInput, request.protocol).take_turn()
+        step = 0
+        for element in params.offsets_of(go_json.parse(await go_json.text_of(body, give_way))):
+            partition, offset, metadata = params.offset_of(element)
+            if len(metadata) > params.LONG:
+                metadata = await params.printable_metadata(metadata, give_way)
+            offsets[partition] = partition, offset, metadata
+            step += 1 + len(metadata) // _CHARACTERS_PER_STEP
+            if step >= STEP:
+                step = 0
+                await give_way()
         try:
             await cluster.set_offsets(match.topic, group, tuple(offsets.values()))
         except errors.UnknownTopic as error:
@@ -227,6 +263,12 @@ class Endpoints:
         except errors.UnknownTopic as error:
             return respond_error(error, UNKNOWN_TOPIC)
         return respond(to_json(_topic_view(info)))
+
+
+async def _params_of(request: web.BaseRequest, form: bytes) -> Params:
+    if len(form) <= params.LONG:
+        return Params(query_of(request), form)
+    return await Params.read(query_of(request), form, cast(HttpInput, request.protocol).take_turn)
 
 
 def _topic_view(info: TopicInfo) -> dict[str, Any]:

@@ -53,6 +53,13 @@ def again(guard: Guard, request: web.BaseRequest) -> bool:
     """Recognize a caller who sends the same head as before on his connection, and whose credential still counts.
 
     Most clients do that with each request. Comparing heads takes 0.3 us, and recognizing him again 3.
+
+    Args:
+        guard: says whether the credential still counts.
+        request: one whose caller gets to be the current one of this task, if he is recognized.
+
+    Returns:
+        False: nobody was recognized; identify him by his credentials.
     """
     slot: Slot | None = getattr(request.protocol, "slot", None)
     known = None if slot is None else slot.known
@@ -71,7 +78,7 @@ def remember(request: web.BaseRequest) -> None:
 
 
 def address_of(request: web.BaseRequest) -> str:
-    """The address of the peer; ``unix`` on a unix socket."""
+    """Return the address of the peer; ``unix`` on a unix socket."""
     slot: Slot | None = getattr(request.protocol, "slot", None)
     if slot is not None and slot.peer:
         return slot.peer
@@ -87,7 +94,7 @@ def _certificate(tls: ssl.SSLObject) -> bytes | None:
 
 
 def _uid(connection: socket.socket | None) -> int | None:
-    """The user of the process that has connected to a unix socket, as the kernel says."""
+    """Return the user of the process that has connected to a unix socket, as the kernel says."""
     if connection is None or connection.family != socket.AF_UNIX or not hasattr(socket, "SO_PEERCRED"):
         return None
     try:

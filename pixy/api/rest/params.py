@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import binascii
 import codecs
+import io
 import re
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from typing import Any
 
 from pixy.api.limits import MOST_COMMAS, MOST_OFFSETS, MOST_PARAMETERS
@@ -14,6 +15,12 @@ from pixy.errors import InvalidParameter
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z")
 _JSON_TYPE = re.compile(r"^application/(?:.*\+)?json(?:;.*)?$")
+LONG = 64 * 1024
+"""Bytes of a value, or characters of a text, that are converted at once: a millisecond, or some six with as many lone surrogates."""
+_LONGEST_NAME = 256
+"""Bytes of a parameter's name, still encoded; nothing that is longer has a meaning."""
+_SPACES = bytes.maketrans(b"+", b" ")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _HEADER_PREFIX = "x-kafka-"
 _INT32, _INT64 = 2**31, 2**63
 
@@ -27,17 +34,26 @@ class Params:
         self._values: dict[str, list[bytes]] = {}
         # A form's values come first and therefore take precedence.
         for source in (form, query):
-            if source.count(b"&") >= MOST_PARAMETERS:
-                raise InvalidParameter(f"too many parameters, at most {MOST_PARAMETERS} are read")
-            for pair in source.split(b"&"):
-                if not pair or b";" in pair:
-                    continue  # dropped silently, as Go's net/url does here
-                name, _, value = pair.partition(b"=")
+            for name, value in _pairs(source):
                 try:
-                    decoded = _unquote(value)
-                    self._values.setdefault(_unquote(name).decode("utf-8", "replace"), []).append(decoded)
+                    self._add(name, _unquote(value))
                 except ValueError:
-                    continue  # likewise
+                    continue  # as Go's net/url does here
+
+    @classmethod
+    async def read(cls, query: bytes, form: bytes, give_way: Callable[[], Awaitable[None]]) -> Params:
+        """Read the parameters of a long form; ``give_way`` is called between its pieces."""
+        found = cls(b"")
+        for source in (form, query):
+            for name, value in _pairs(source):
+                try:
+                    found._add(name, await _unquote_long(value, give_way))
+                except ValueError:
+                    continue
+        return found
+
+    def _add(self, name: bytes, value: bytes) -> None:
+        self._values.setdefault(_unquote(name).decode("utf-8", "replace"), []).append(value)
 
     def __contains__(self, name: str) -> bool:
         return name in self._values
@@ -97,12 +113,39 @@ class Params:
         return int(texts[0])
 
 
+def _pairs(source: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Yield names and values, still encoded. Raises InvalidParameter: there are too many."""
+    if source.count(b"&") >= MOST_PARAMETERS:
+        raise InvalidParameter(f"too many parameters, at most {MOST_PARAMETERS} are read")
+    for pair in source.split(b"&"):
+        if not pair or b";" in pair:
+            continue  # dropped silently, as Go's net/url does here
+        name, _, value = pair.partition(b"=")
+        if len(name) <= _LONGEST_NAME:
+            yield name, value
+
+
+async def _unquote_long(value: bytes, give_way: Callable[[], Awaitable[None]]) -> bytes:
+    """Decode percent-encoding, piece by piece. Raises ValueError."""
+    if len(value) <= LONG:
+        return _unquote(value)
+    found, at = io.BytesIO(), 0
+    while at < len(value):
+        end = min(at + LONG, len(value))
+        escape = value.rfind(b"%", end - 2, end) if end < len(value) else -1
+        end = escape if escape >= 0 else end
+        found.write(_unquote(value[at:end]))
+        at = end
+        await give_way()
+    return found.getvalue()
+
+
 def _unquote(value: bytes) -> bytes:
     """Decode percent-encoding. Raises ValueError.
 
     In one call into C: ``urllib`` takes half a second for a message of a megabyte, and holds up the event loop.
     """
-    value = value.replace(b"+", b" ")
+    value = value.translate(_SPACES)
     if b"%" not in value:
         return value
     # Escapes of Python's literals: a backslash is itself, and %41 is \x41.
@@ -153,7 +196,7 @@ def offsets_of(document: Any) -> list[Any]:
 
 
 def offset_of(element: Any) -> tuple[int, int, str]:
-    """Convert such an element to partition, offset and metadata.
+    """Convert such an element to partition, offset and metadata; long metadata is left to :func:`printable_metadata`.
 
     Raises:
         InvalidParameter: with Go's text for a value of the wrong type, or there are too many elements.
@@ -169,7 +212,8 @@ def offset_of(element: Any) -> tuple[int, int, str]:
     metadata = fields.get("metadata")
     if metadata is not None and not isinstance(metadata, str):
         raise _cannot(metadata, "Go struct field partitionInfo.metadata of type string")
-    return partition, offset, printable_metadata(metadata or "")
+    metadata = metadata or ""
+    return partition, offset, metadata if len(metadata) > LONG else _printable(metadata)
 
 
 def check_size(body: bytes) -> None:
@@ -182,9 +226,18 @@ def _too_many() -> InvalidParameter:
     return InvalidParameter(f"Failed to parse the request: err=(more than {MOST_OFFSETS} objects)")
 
 
-def printable_metadata(text: str) -> str:
-    """Replace lone surrogate escapes of JSON by U+FFFD, as Go does."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+async def printable_metadata(text: str, give_way: Callable[[], Awaitable[None]]) -> str:
+    """Replace lone surrogate escapes of JSON by U+FFFD, as Go does; ``give_way`` is called between the pieces of the text."""
+    found = []
+    for at in range(0, len(text), LONG):
+        found.append(_printable(text[at : at + LONG]))
+        await give_way()
+    return "".join(found)
+
+
+def _printable(text: str) -> str:
+    # Those that are no pair: the parser has made one character of each pair.
+    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
 def _int_field(fields: dict[str, Any], name: str, go_type: str, bound: int) -> int:

@@ -115,13 +115,17 @@ async def read_body(request: web.BaseRequest, limit: int, failed: str) -> bytes:
 
 
 def is_long(response: web.StreamResponse) -> bool:
-    """Whether an answer is still to be written, and its bytes count."""
+    """Return whether an answer is still to be written and is so long that its bytes count."""
     body = getattr(response, "body", None)
     return body is not None and len(body) > SMALL and not response.prepared
 
 
 def count(request: web.BaseRequest, response: web.Response) -> None:
     """Count an answer, in place of the request's body, until the request gives its share back.
+
+    Args:
+        request: has the share, unless nothing is counted.
+        response: one with at most :data:`SMALL` bytes does not count.
 
     Raises:
         OverBudget: there is no room for an answer to a GET. What anything else has done is told.
@@ -138,6 +142,10 @@ def count(request: web.BaseRequest, response: web.Response) -> None:
 
 async def write_long(request: web.BaseRequest, response: web.StreamResponse) -> web.StreamResponse:
     """Write an answer for which :func:`is_long` holds, so that its bytes and its place count until the client has taken it.
+
+    Args:
+        request: the one that is answered.
+        response: not begun yet.
 
     Returns:
         The answer; or another one, not written, which says that there is no room for it.

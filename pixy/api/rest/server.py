@@ -11,9 +11,9 @@ A listener serves two APIs: Kafka-Pixy's own (this package) and the REST v1/v2 A
 from __future__ import annotations
 
 import asyncio
-import errno
 import html
 import logging
+import os
 import socket
 
 from aiohttp import web
@@ -25,10 +25,11 @@ from pixy.api.edge.edge import Edge
 from pixy.api.edge.http_protocol import HttpServer
 from pixy.api.edge.pace import PROBE
 from pixy.api.identity import enter, leave_nobody
-from pixy.api.listener import Listener, split_address
+from pixy.api.listener import RETIRE_LOOK, Listener, split_address
 from pixy.api.rest import access, router
 from pixy.api.rest.endpoints import Endpoints
 from pixy.api.rest.identity import address_of, again, credentials, remember
+from pixy.api.rest.metering import OPERATION, Serve, metered, operation_of
 from pixy.api.rest.render import printable, to_json
 from pixy.api.rest.responses import SHARE, is_long, respond, respond_error, write_long
 from pixy.api.restv1.app import RestV1
@@ -36,12 +37,11 @@ from pixy.api.restv1.errors import ApiError
 from pixy.api.restv1.routes import Match as V1Match
 from pixy.api.tls import ServerTls
 from pixy.auth.principal import Credentials
-from pixy.config.files import unix_hint
 from pixy.engine import shares
 from pixy.engine.engine import Engine
 from pixy.engine.guard import Guard
 from pixy.engine.shares import Shares
-from pixy.errors import StartError, TooManyRequests, Unauthenticated, reason_of
+from pixy.errors import StartError, TooManyRequests, Unauthenticated
 
 logger = logging.getLogger("pixy.api")
 
@@ -53,20 +53,10 @@ def is_unix(address: str) -> bool:
     return ":" not in address
 
 
-_HINTS = {
-    errno.EADDRINUSE: "another process listens there: stop it, or choose another address",
-    errno.EADDRNOTAVAIL: "it is no address of this host: choose another address",
-    errno.EACCES: "a port below 1024 needs CAP_NET_BIND_SERVICE: choose another port, or give the daemon that right",
-}
-
-
-def _hint(address: str, error: OSError) -> str:
-    """Say what to do about an address that cannot be used; empty if nothing is known. Blocks."""
-    if is_unix(address) and (hint := unix_hint(address)):
-        return hint
-    if isinstance(error, socket.gaierror):
-        return "it is no name of this host: choose another address"
-    return _HINTS.get(error.errno or 0, "")
+def _refusal(address: str, error: OSError) -> str:
+    """Say why an address cannot be used, and what to do. Blocks."""
+    hint = sockets.socket_hint(address, error) if is_unix(address) else sockets.tcp_hint(error)
+    return sockets.refusal(error, hint)
 
 
 _SHARED = frozenset({"", "!", "topic", "topics", "create_topic", "alter_topic", "delete_topic"})
@@ -105,6 +95,7 @@ class RestServer(Listener):
         self._acceptor: Acceptor | None = None
         self._socket: socket.socket | None = None
         self._inode: tuple[int, int] | None = None
+        self._retiring = False
 
     async def bind(self) -> str:
         """See :class:`pixy.api.listener.Listener`."""
@@ -116,11 +107,10 @@ class RestServer(Listener):
             else:
                 shown = await self._bind_tcp()
         except OSError as error:
-            reason = f"bind: {reason_of(error)}"
-            hint = await asyncio.to_thread(_hint, self._address, error)
+            refusal = await asyncio.to_thread(_refusal, self._address, error)
             raise StartError(
                 f"failed to start {kind} based HTTP API server: failed to create listener: "
-                f"listen {network} {self._address}: {reason}{hint and f' ({hint})'}"
+                f"listen {network} {self._address}: {refusal}"
             ) from error
         return shown
 
@@ -129,12 +119,20 @@ class RestServer(Listener):
         tls = self._engine.config.tls
         if tls.certificate_path:
             self.tls = await asyncio.to_thread(ServerTls, tls)
-        self._socket = await asyncio.to_thread(sockets.listen_tcp, host, port)
+        shared = self._edge.worker is not None
+        self._socket = await asyncio.to_thread(sockets.listen_tcp, host, port, shared=shared)
         await self._accept(self._socket)
         return f"{host or '0.0.0.0'}:{self._socket.getsockname()[1]}"
 
     async def _bind_unix(self) -> str:
         mode = int(self._engine.config.unix_mode, 8)
+        worker = self._edge.worker
+        if worker is not None and worker.unix >= 0:
+            # The supervisor listens for all workers, and removes the file at its end.
+            self._socket = socket.socket(fileno=os.dup(worker.unix))
+            self._socket.setblocking(False)
+            await self._accept(self._socket)
+            return self._address
         self._socket = await asyncio.to_thread(sockets.listen_unix, self._address, mode)
         self._inode = await asyncio.to_thread(sockets.inode, self._address)
         await self._accept(self._socket)
@@ -144,10 +142,9 @@ class RestServer(Listener):
         settings = self._engine.config.connections
         await self._edge.proxies.start()
         refused = self._edge.refused(self._name)
-        serve = self._answer if self._edge.access_log is None else self._recorded
         edge = self._edge
         self._server = HttpServer(
-            serve,
+            self._serving(),
             settings,
             edge.heads,
             edge.budget,
@@ -155,6 +152,7 @@ class RestServer(Listener):
             refused,
             edge.steps,
             edge.arrivals,
+            edge.records,
         )
         self._acceptor = Acceptor(
             listener,
@@ -162,7 +160,7 @@ class RestServer(Listener):
             self._edge.book,
             None if self.tls is None else self.tls.context,
             settings.handshake_timeout,
-            edge.steps,
+            edge.handshakes,
             refused,
         )
         self._acceptor.start()
@@ -173,6 +171,24 @@ class RestServer(Listener):
     def _name(self) -> str:
         """The listener's name."""
         return self.path.rpartition("/")[2]
+
+    def _serving(self) -> Serve:
+        """Return what answers requests, with the log and the meter that there are."""
+        serve: Serve = self._answer if self._edge.access_log is None else self._recorded
+        if self._edge.meter is not None:
+            serve = metered(self._edge.meter, self._name, serve)
+        return serve if self._edge.worker is None else self._until_retired(serve)
+
+    def _until_retired(self, serve: Serve) -> Serve:
+        """Wrap what answers requests, so that connections end with their next answer once another worker takes over."""
+
+        async def answer(request: web.BaseRequest) -> web.StreamResponse:
+            response = await serve(request)
+            if self._retiring:
+                response.force_close()
+            return response
+
+        return answer
 
     async def _recorded(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer a request, and leave a line in the access log."""
@@ -197,7 +213,9 @@ class RestServer(Listener):
         if len(path) > _LONGEST_PATH:
             return respond(to_json({"error": _TOO_LONG}), 414)
         match = self._match(request, path)
-        problem = self._edge.browsers.problem(request, path, self._inode is None)
+        if self._edge.meter is not None:
+            request[OPERATION] = operation_of(match)
+        problem = self._edge.browsers.problem(request, path, not is_unix(self._address))
         if problem:
             return self._forbidden(request, match, problem)
         if self._guard is not None and (_is_public(match) or not again(self._guard, request)):
@@ -324,6 +342,17 @@ class RestServer(Listener):
             return f"HTTP API server on {self._address} has stopped"
         return ""
 
+    async def retire(self, within: float) -> None:
+        """See :class:`pixy.api.listener.Listener`."""
+        self._retiring = True
+        if self._acceptor is not None:
+            self._acceptor.retire()
+        until = asyncio.get_running_loop().time() + within
+        while self._server is not None and self._server.connections:
+            if asyncio.get_running_loop().time() >= until:
+                return
+            await asyncio.sleep(RETIRE_LOOK)
+
     async def close(self) -> None:
         """Let requests finish for a moment, then end them; remove the unix socket's file."""
         if self._acceptor is not None:
@@ -345,14 +374,14 @@ class RestV1Server(RestServer):
 
 
 def _is_public(match: Matched) -> bool:
-    """Whether a request is a probe, which is answered without a caller."""
+    """Return whether a request is a probe, which is answered without a caller."""
     if isinstance(match, V1Match):
         return match.route.public
     return isinstance(match, router.Match) and match.endpoint == "ping"
 
 
 def _path(request: web.BaseRequest) -> str:
-    """The path as it was sent, still percent-encoded."""
+    """Return the path as it was sent, still percent-encoded."""
     return request.raw_path.partition("?")[0].partition("#")[0]
 
 

@@ -38,7 +38,7 @@ from pixy.api.restv1.errors import (
     kind_of,
 )
 from pixy.api.restv1.negotiation import Negotiated
-from pixy.api.restv1.peers import Peers
+from pixy.api.restv1.peers import MakePeers, Peers
 from pixy.api.restv1.routes import Match, Route, Routes, split_cluster
 from pixy.auth.limits import whole_seconds
 from pixy.config.model import App
@@ -55,7 +55,7 @@ _PLAIN = Negotiated("v1", "binary", None, "application/json")
 
 
 def make_routes() -> Routes:
-    """All routes; the OpenAPI document holds the contract of each."""
+    """Return all routes; the OpenAPI document holds the contract of each."""
     routes = Routes()
     for module in (operations, metadata, produce, reads, consumers):
         module.add_routes(routes)
@@ -68,9 +68,12 @@ class RestV1:
     Args:
         engine: answers the requests.
         proxies: whose forwarding headers are believed; None: nobody's.
+        peers: makes what knows the owners of consumer instances; None: the daemons in the configuration.
     """
 
-    def __init__(self, engine: Engine, proxies: TrustedProxies | None = None) -> None:
+    def __init__(
+        self, engine: Engine, proxies: TrustedProxies | None = None, peers: MakePeers | None = None
+    ) -> None:
         self._engine = engine
         self._config = engine.config.rest
         self._steps = Pace(time.monotonic, 1)
@@ -80,20 +83,21 @@ class RestV1:
         self.routes = make_routes()
         self.budget = Budget(self._config.max_buffered_bytes)
         self.cors = Cors(self._config.cors_origins)
-        longest = _longest_wait(engine.config) if self._config.peers else 0.0
-        self.peers = Peers(self._config, proxies, longest, self.cors)
+        make: MakePeers = Peers if peers is None else peers
+        longest = _longest_wait(engine.config) if self._config.peers or peers is not None else 0.0
+        self.peers = make(self._config, proxies, longest, self.cors)
 
     # -- matching ---------------------------------------------------------------------------------
 
     def below_prefix(self, raw_path: str) -> str | None:
-        """The path below ``rest.prefix``, where every request belongs to this API; None elsewhere."""
+        """Return the path below ``rest.prefix``, where every request belongs to this API; None elsewhere."""
         prefix = self.prefix
         if prefix and (raw_path == prefix or raw_path.startswith(prefix + "/")):
             return raw_path[len(prefix) :] or "/"
         return None
 
     def match(self, method: str, raw_path: str) -> Match | ApiError:
-        """The route of a request to this API, or the error to answer. See :meth:`Routes.find`.
+        """Return the route of a request to this API, or the error to answer. See :meth:`Routes.find`.
 
         Args:
             method: in upper case.
@@ -202,23 +206,23 @@ class RestV1:
         await self.peers.close()
 
     def busy(self, request: web.BaseRequest) -> web.Response:
-        """The 429 answer to a request above ``max_concurrent_requests``."""
+        """Return the 429 answer to a request above ``max_concurrent_requests``."""
         kind = TOO_MANY_REQUESTS.with_text("Too many requests. Consider increasing `max_concurrent_requests`")
         return self._readable(request, kind)
 
     def unauthenticated(self, request: web.BaseRequest, error: Unauthenticated) -> web.StreamResponse:
-        """The 401 answer to a request whose caller is not recognized. A preflight has no credentials: it is answered."""
+        """Return the 401 answer to a request whose caller is not recognized. A preflight has no credentials: it is answered."""
         response = self.cors.preflight(request)
         if response is None:
             response = self._readable(request, kind_of(error))
         return response
 
     def forbidden(self, request: web.BaseRequest, text: str) -> web.Response:
-        """The 403 answer to a request that is refused before it is served."""
+        """Return the 403 answer to a request that is refused before it is served."""
         return self._readable(request, FORBIDDEN.with_text(text))
 
     def _readable(self, request: web.BaseRequest, kind: ErrorKind) -> web.Response:
-        """An error that is not written here, for pages of origins that may read it, too."""
+        """Return an error that is not written here, for pages of origins that may read it, too."""
         response = self._error(request, kind)
         self.cors.allow(request, response)
         return response
@@ -243,13 +247,13 @@ class RestV1:
 
 
 def _longest_wait(config: App) -> float:
-    """Seconds that a request to a consumer instance may take: it joins its group, waits for records, and asks Kafka."""
+    """Return the seconds that a request to a consumer instance may take: to join its group, wait for records, and ask Kafka."""
     found = [each.instances for each in config.proxies.values()]
     return max(each.join_timeout + each.max_read_timeout + each.operation_timeout for each in found)
 
 
 def _posts_json(request: web.BaseRequest, path: str) -> bool:
-    """Whether a request posts JSON to ``/topics/{topic}``."""
+    """Return whether a request posts JSON to ``/topics/{topic}``."""
     content_type = request.headers.get("Content-Type", "")
     return (
         request.method == "POST"
@@ -272,7 +276,7 @@ def _negotiate(request: web.BaseRequest, route: Route) -> Negotiated:
 
 
 def _error_type(request: web.BaseRequest) -> str:
-    """The Content-Type of an error: one that the client accepts, if it accepts any of this API."""
+    """Return the Content-Type of an error: one that the client accepts, if it accepts any of this API."""
     headers = request.headers
     try:
         found = negotiation.negotiate(headers.get("Accept"), headers.get("Content-Type"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from aiohttp import web
@@ -73,7 +73,7 @@ async def read(request: web.BaseRequest, config: Rest, share: Share) -> bytes:
 
 
 def too_large(limit: int) -> ApiError:
-    """The error for a body above the limit."""
+    """Return the error for a body above the limit."""
     return ApiError(
         errors.TOO_LARGE,
         f"the request is too large, at most {limit} bytes are read (`rest.max_request_bytes`)",
@@ -81,7 +81,7 @@ def too_large(limit: int) -> ApiError:
 
 
 def too_many(config: Rest) -> ApiError:
-    """The error for a body with too many records, or JSON objects."""
+    """Return the error for a body with too many records, or JSON objects."""
     return ApiError(
         errors.TOO_LARGE,
         f"the request is too large, at most {config.max_request_records} records are taken "
@@ -128,7 +128,9 @@ async def gunzip(body: bytes, config: Rest, share: Share) -> bytes:
             else:
                 chunk = await asyncio.to_thread(decompressor.decompress, data, _RATIO_FROM)
             data = (
-                decompressor.unused_data.lstrip(b"\0") if decompressor.eof else decompressor.unconsumed_tail
+                await _unpadded(decompressor.unused_data)
+                if decompressor.eof
+                else decompressor.unconsumed_tail
             )
             total += len(chunk)
             if total > config.max_request_bytes:
@@ -148,8 +150,20 @@ async def gunzip(body: bytes, config: Rest, share: Share) -> bytes:
     return b"".join(chunks)
 
 
+async def _unpadded(data: bytes) -> bytes:
+    """Leave out the zeros behind a member of gzip, a piece in each turn of the loop: they may be all of the body."""
+    at = 0
+    while True:
+        piece = data[at : at + _GUNZIP_STEP]
+        rest = len(piece.lstrip(b"\0"))
+        at += len(piece) - rest
+        if rest or not piece:
+            return data[at:]
+        await asyncio.sleep(0)
+
+
 def is_empty(body: bytes) -> bool:
-    """Whether a body means none: empty, ``{}``, ``""`` or null, which some clients always send."""
+    """Return whether a body means none: empty, ``{}``, ``""`` or null, which some clients always send."""
     return len(body) <= 64 and body.strip(_WHITE_SPACE) in _EMPTY
 
 
@@ -166,17 +180,26 @@ def parse(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     """
     try:
         return decoder.decode(body)
-    except msgspec.ValidationError as error:
+    except WRONG as error:
+        raise refusal(error) from None
+
+
+WRONG: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What the parser raises."""
+
+
+def refusal(error: Exception) -> ApiError:
+    """Return the error for a document of which the parser has raised one of :data:`WRONG`."""
+    if isinstance(error, msgspec.ValidationError):
         field, problem = field_error(str(error))
         if not field:
-            raise ApiError(errors.BAD_REQUEST, f"the body: {problem}") from None
-        raise ApiError(errors.INVALID, f"{field}: {problem}") from None
-    except msgspec.DecodeError as error:
-        raise ApiError(errors.BAD_REQUEST, f"the body is not JSON: {error}") from None
-    except UnicodeDecodeError as error:
-        raise ApiError(errors.BAD_REQUEST, f"the body is not UTF-8: {error}") from None
-    except RecursionError:
-        raise ApiError(errors.BAD_REQUEST, "the body is not JSON: nested too deep") from None
+            return ApiError(errors.BAD_REQUEST, f"the body: {problem}")
+        return ApiError(errors.INVALID, f"{field}: {problem}")
+    if isinstance(error, UnicodeDecodeError):
+        return ApiError(errors.BAD_REQUEST, f"the body is not UTF-8: {error}")
+    if isinstance(error, RecursionError):
+        return ApiError(errors.BAD_REQUEST, "the body is not JSON: nested too deep")
+    return ApiError(errors.BAD_REQUEST, f"the body is not JSON: {error}")
 
 
 def field_error(text: str) -> tuple[str, str]:

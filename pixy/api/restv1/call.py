@@ -36,10 +36,10 @@ class Delivery(Protocol):
     """The content of an answer that has to hear whether the answer has reached the client."""
 
     def sent(self) -> None:
-        """The answer was written."""
+        """Hear that the answer was written."""
 
     def give_back(self) -> None:
-        """The answer was not written."""
+        """Hear that the answer was not written."""
 
 
 class Call:
@@ -130,7 +130,7 @@ class Call:
     def integer(
         self, name: str, default: int | None = None, *, least: int = 0, most: int = 2**63 - 1
     ) -> int | None:
-        """A query parameter as a number.
+        """Return a query parameter as a number.
 
         Args:
             name: of the parameter.
@@ -153,11 +153,11 @@ class Call:
         return int(text)
 
     async def body(self) -> bytes:
-        """The whole body; see :func:`pixy.api.restv1.bodies.read`."""
+        """Return the whole body; see :func:`pixy.api.restv1.bodies.read`."""
         return await bodies.read(self.request, self.config, self.share)
 
     async def document(self, decoder: msgspec.json.Decoder[T], empty: bytes = b"{}") -> T:
-        """The body's JSON document, typed.
+        """Return the body's JSON document, typed.
 
         Args:
             decoder: of the type.
@@ -178,7 +178,7 @@ class Call:
         content_type: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> web.Response:
-        """An answer with a body, compressed if the client accepts gzip and ``rest.gzip`` is on.
+        """Return an answer with a body, compressed if the client accepts gzip and ``rest.gzip`` is on.
 
         Args:
             body: not compressed.
@@ -201,7 +201,7 @@ class Call:
         return Answer(body=body, status=status, headers=sent)
 
     async def json(self, document: Any, status: int = 200) -> web.Response:
-        """An answer with a JSON document.
+        """Return an answer with a JSON document.
 
         Args:
             document: of types that msgspec can encode.
@@ -256,7 +256,7 @@ def error_answer(
     allowed: frozenset[str] = frozenset(),
     retry_after: float = 1.0,
 ) -> web.Response:
-    """The answer to an error.
+    """Return the answer to an error.
 
     Args:
         kind: status, code and text.

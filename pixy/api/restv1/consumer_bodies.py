@@ -7,7 +7,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from pixy.api.limits import MOST_COMMAS, MOST_OFFSETS, MOST_TOPICS
+from pixy.api.limits import MOST_COMMAS, MOST_LISTED, MOST_OFFSETS, MOST_TOPICS
 from pixy.api.restv1 import bodies, errors
 from pixy.api.restv1.errors import ApiError
 from pixy.api.restv1.reads import to_timestamp
@@ -80,12 +80,12 @@ _subscription = msgspec.json.Decoder(SubscriptionRequest)
 
 
 def commit_request(body: bytes) -> list[Offset]:
-    """The offsets to commit; empty: commit the instance's positions. Raises ApiError."""
+    """Return the offsets to commit; empty: commit the instance's positions. Raises ApiError."""
     return _topics(_few(_parse(body, _commit).offsets, "offsets") or [], "offsets")
 
 
 def partitions_request(body: bytes) -> tuple[tuple[str, int], ...]:
-    """The partitions of a request, without duplicates. Raises ApiError."""
+    """Return the partitions of a request, without duplicates. Raises ApiError."""
     asked = _few(_parse(body, _partitions).partitions, "partitions")
     if asked is None:
         raise ApiError(errors.INVALID, "partitions must be given")
@@ -94,7 +94,7 @@ def partitions_request(body: bytes) -> tuple[tuple[str, int], ...]:
 
 
 def positions_request(body: bytes) -> PositionsRequest:
-    """The targets of a seek. Raises ApiError."""
+    """Return the targets of a seek. Raises ApiError."""
     asked = _parse(body, _positions)
     _few(asked.offsets, "offsets")
     _few(asked.timestamps, "timestamps")
@@ -105,7 +105,7 @@ def positions_request(body: bytes) -> PositionsRequest:
 
 
 def subscription_request(body: bytes) -> SubscriptionRequest:
-    """The topics (none: consume nothing) or the pattern. Raises ApiError: neither (422), or
+    """Return the topics (none: consume nothing) or the pattern. Raises ApiError: neither (422), or
     both (409/40903).
     """
     asked = _parse(body, _subscription)
@@ -126,6 +126,11 @@ def subscription_request(body: bytes) -> SubscriptionRequest:
 
 
 def _parse(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    if len(body) > MOST_LISTED:
+        text = (
+            f"the request is too large, at most {MOST_LISTED} bytes are read of one about a consumer instance"
+        )
+        raise ApiError(errors.TOO_LARGE, text)
     if body.count(b",") > MOST_COMMAS:
         raise ApiError(errors.INVALID, "the body has too many elements")
     return bodies.parse(b"{}" if bodies.is_empty(body) else body, decoder)

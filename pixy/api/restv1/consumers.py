@@ -59,13 +59,13 @@ async def _create(call: Call) -> web.StreamResponse:
     forwarded = await call.peers.forward(call.request, group, name, body, creates=True)
     if forwarded is not None:
         return forwarded
-    made = await call.cluster.instances.create(group, name, spec)
+    made = await call.cluster.instances.create(group, call.peers.own_name(group, name), spec)
     uri = call.peers.base_uri(call.request, group, made)
     return await call.json({"id": made, "url": uri, "instance_id": made, "base_uri": uri})
 
 
 def _of_instance(answer: Answer, *, own: bool = False) -> Callable[[Call], Awaitable[web.StreamResponse]]:
-    """A handler that answers if this daemon owns the instance, and else forwards to its owner.
+    """Return a handler that answers if this daemon owns the instance, and else forwards to its owner.
 
     Args:
         answer: answers.

@@ -30,7 +30,7 @@ class Cors:
         return origin if origin.rstrip("/").lower() in self._origins else ""
 
     def is_preflight(self, request: web.BaseRequest) -> bool:
-        """Whether a request is a preflight request, and origins are configured."""
+        """Return whether a request is a preflight request, and origins are configured."""
         return (
             request.method == "OPTIONS"
             and bool(self._origins)
@@ -38,7 +38,7 @@ class Cors:
         )
 
     def preflight(self, request: web.BaseRequest) -> web.Response | None:
-        """The answer to a preflight request; None for any other request."""
+        """Return the answer to a preflight request; None for any other request."""
         if not self.is_preflight(request):
             return None
         response = web.Response(status=204)

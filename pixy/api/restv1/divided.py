@@ -18,19 +18,20 @@ T = TypeVar("T")
 
 PIECE: Final = 256 * 1024
 """Bytes of a piece, if a record ends there: less than a millisecond, or some three with as many records as fit."""
-_LONGEST: Final = 16 * PIECE
-"""Bytes of a piece above which a document is parsed as a whole: it has a record as long as that."""
+_LONGEST: Final = 4 * PIECE
+"""Bytes of a piece above which a document is not divided: it has a record as long as that."""
 _BEGIN: Final = re.compile(rb'[ \t\r\n]*\{[ \t\r\n]*"records"[ \t\r\n]*:[ \t\r\n]*\[')
 _END: Final = re.compile(rb"\][ \t\r\n]*\}[ \t\r\n]*\Z")
 _LAST: Final = 64
 """Bytes in which that end must be."""
-_BORDER: Final = re.compile(
+BORDER: Final = re.compile(
     rb'\}[ \t\r\n]*,[ \t\r\n]*(?=\{[ \t\r\n]*"(?:key|value|partition|timestamp|headers)"[ \t\r\n]*:)'
 )
+"""Where a record seems to end, and the next one to begin."""
 
 
 class Undivided(Exception):
-    """The document has to be parsed as a whole: there is more in it than records, or something is wrong with it."""
+    """The document has to be parsed otherwise: there is more in it than records, one is too long, or something is wrong with it."""
 
 
 def divided(body: bytes, decode: Callable[[bytes], list[T]]) -> Iterator[list[T]]:
@@ -43,7 +44,7 @@ def divided(body: bytes, decode: Callable[[bytes], list[T]]) -> Iterator[list[T]
     Raises:
         Undivided: it is another document, or one of its records is wrong, or too long.
     """
-    begin = _BEGIN.match(body)
+    begin = _BEGIN.match(body, 0, PIECE)  # there may be blanks only
     end = _END.search(body, max(begin.end(), len(body) - _LAST)) if begin else None
     if begin is None or end is None:
         raise Undivided
@@ -53,7 +54,7 @@ def divided(body: bytes, decode: Callable[[bytes], list[T]]) -> Iterator[list[T]
             raise Undivided
         stop = after = last
         if at + size < last:
-            border = _BORDER.search(body, at + size, min(at + size + PIECE, last))
+            border = BORDER.search(body, at + size, min(at + size + PIECE, last))
             if border is None:
                 size += PIECE
                 yield []
@@ -71,4 +72,4 @@ def divided(body: bytes, decode: Callable[[bytes], list[T]]) -> Iterator[list[T]
         yield found
 
 
-__all__ = ["PIECE", "Undivided", "divided"]
+__all__ = ["BORDER", "PIECE", "Undivided", "divided"]

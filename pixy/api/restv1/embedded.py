@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from pixy.api.restv1 import errors
+from pixy.api.restv1 import errors, long_values
 from pixy.api.restv1.errors import ApiError
 from pixy.api.restv1.negotiation import Format
 from pixy.kafka.record_headers import UNREADABLE, headers_of
@@ -118,7 +118,7 @@ def _show_json(view: RecordView, key: bytes | None, value: bytes | None) -> None
 
 
 def json_or_none(data: bytes | None, what: str) -> Raw | None:
-    """Stored bytes as a part of a JSON document.
+    """Return stored bytes as a part of a JSON document.
 
     Args:
         data: the key or value; None for null.
@@ -140,7 +140,7 @@ def json_or_none(data: bytes | None, what: str) -> Raw | None:
 
 
 def encoded_size(message: Any) -> int:
-    """About how many bytes a message takes in a binary answer; for the byte budget."""
+    """Return about how many bytes a message takes in a binary answer; for the byte budget."""
     size = len(message)  # the value's length
     key = message.key()
     if key:
@@ -149,7 +149,7 @@ def encoded_size(message: Any) -> int:
 
 
 def encode_records(records: list[RecordView]) -> bytes:
-    """The JSON document of these records."""
+    """Return the JSON document of these records."""
     return _encode(records)
 
 
@@ -193,7 +193,7 @@ def _stripped(text: str) -> bytes:
 
 
 LONG: Final = 512 * 1024
-"""Bytes of the text of a value that is decoded at once. Escapes, such as those of folded lines, take 10 ns each."""
+"""Bytes of the text of a value that is decoded at once. Escapes, such as those of folded lines, take 10 ns each, and blanks 12 ns."""
 _ESCAPE: Final = 6
 """Bytes of the longest escape."""
 
@@ -233,8 +233,19 @@ async def decode_long(
     return found.getvalue()
 
 
+async def compact_long(raw: Raw | bytes, give_way: Callable[[], Awaitable[None]]) -> bytes:
+    """Return a long JSON value without the white space between its tokens, as :func:`compact` does, piece by piece.
+
+    Args:
+        raw: its JSON text in the request.
+        give_way: called between the pieces.
+    """
+    text = bytes(raw)
+    return await long_values.compact(text, give_way) if any(blank in text for blank in _BLANKS) else text
+
+
 def bad_base64(what: str, text: bytes, *, v2: bool) -> ApiError:
-    """The error for text that is not base64.
+    """Return the error for text that is not base64.
 
     Args:
         what: ``key`` or ``value``.

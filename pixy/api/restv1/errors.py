@@ -20,7 +20,7 @@ class ErrorKind:
     text: str = ""
 
     def with_text(self, text: str) -> ErrorKind:
-        """The same error with another text."""
+        """Return the same error with another text."""
         return replace(self, text=text)
 
 
@@ -149,7 +149,7 @@ _NO_BROKER = frozenset({"_ALL_BROKERS_DOWN", "_TRANSPORT", "_TIMED_OUT", "BROKER
 
 
 def kind_of(error: Exception) -> ErrorKind:
-    """The error, with its text, that answers an exception."""
+    """Return the error, with its text, that answers an exception."""
     if isinstance(error, ApiError):
         return error.kind
     for cls, kind in _KINDS:
@@ -181,7 +181,7 @@ def _kafka_kind(error: errors.KafkaError) -> ErrorKind:
 
 
 def entry_code(error: Exception) -> int:
-    """The ``error_code`` of one failed record of a produce request.
+    """Return the ``error_code`` of one failed record of a produce request.
 
     50003: a retry may succeed. 50002: it will not. 40101, 40301: the proxy is not allowed to write to the
     topic. An error in the record itself keeps its own code.

@@ -40,7 +40,7 @@ async def _partitions(call: Call) -> web.StreamResponse:
 
 
 async def _partition(call: Call) -> web.StreamResponse:
-    """A partition's metadata; with ``offset`` or ``timestamp``, its records (KIP-80)."""
+    """Answer with a partition's metadata; with ``offset`` or ``timestamp``, its records (KIP-80)."""
     if reads.wants_records(call):
         return await reads.fetch_many(call)
     number = call.partition

@@ -40,12 +40,12 @@ class Negotiated:
     content_type: str
     """Of the answer. For an answer with records see :meth:`records_type`."""
     explicit: bool = False
-    """Whether Accept names that type."""
+    """True if Accept names that type."""
     request_api: Api = "v1"
     """The version of the body if its type names one; else that of the answer."""
 
     def records_type(self, embedded: Format) -> str:
-        """The Content-Type of an answer with records in this format."""
+        """Return the Content-Type of an answer with records in this format."""
         return self.content_type if self.explicit else media_type(self.api, embedded)
 
 
@@ -91,7 +91,7 @@ def _parse(text: str) -> MediaType:
 
 
 def parse_accept(text: str) -> tuple[MediaType, ...]:
-    """The types that a client accepts, best first, without those of q=0 (RFC 9110, section 12.5.1).
+    """Return the types that a client accepts, best first, without those of q=0 (RFC 9110, section 12.5.1).
 
     None, if there are more than :data:`MOST` characters.
     """
@@ -112,7 +112,7 @@ def _parse_accept(text: str) -> tuple[MediaType, ...]:
 
 
 def _preference(kind: MediaType) -> float:
-    """The v1 proxy's weights, which decide between types of equal quality."""
+    """Return the v1 proxy's weights, which decide between types of equal quality."""
     if kind.kafka:
         return 0.9 if kind.version else 0.8
     return 0.5 if kind.full == _JSON else 0.1
@@ -130,7 +130,7 @@ def _quality(parameters: str) -> float:
 
 
 def speaks_kafka(accept: str | None, content_type: str | None) -> bool:
-    """Whether a header names ``vnd.kafka``: on a path that both APIs have, the request is for this one.
+    """Return whether a header names ``vnd.kafka``: on a path that both APIs have, the request is for this one.
 
     Args:
         accept: the Accept header.
@@ -216,7 +216,7 @@ def _format(text: str) -> Format | None:
 
 
 def _choose(accept: str | None, hint: Api | None, answers: Answers) -> tuple[Api, MediaType | None]:
-    """The version, and the type of the answer (None: the version's default)."""
+    """Return the version, and the type of the answer (None: the version's default)."""
     if not accept or not accept.strip():
         return hint or "v1", None
     for kind in parse_accept(accept):

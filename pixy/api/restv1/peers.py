@@ -11,7 +11,8 @@ import hashlib
 import logging
 import os
 import ssl
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
 import aiohttp
@@ -29,6 +30,9 @@ from pixy.config.model import Rest
 from pixy.engine import shares
 from pixy.engine.instances.registry import node_of
 from pixy.engine.shares import Shares
+
+if TYPE_CHECKING:
+    from pixy.api.restv1.workers import Workers
 
 logger = logging.getLogger("pixy.api")
 
@@ -65,6 +69,7 @@ _CREDENTIALS = frozenset({"authorization", "x-api-key"})
 _HOP: Any = web.RequestKey("pixy_hop", Hop) if hasattr(web, "RequestKey") else "pixy_hop"
 _MAX_CONNECTIONS = 1024
 """Requests that may be forwarded to one peer at the same time; one caller may have three quarters of them."""
+_NONE: frozenset[int] = frozenset()
 _TRANSFER = 600.0
 """Seconds that bodies may take beside the longest wait."""
 _CHUNK = 64 * 1024
@@ -78,7 +83,11 @@ class Peers:
         proxies: whose forwarding headers are believed; None: nobody's.
         longest: seconds that a peer may take to answer.
         cors: adds its headers to answers of peers; None: they have none.
+        workers: the other workers of this daemon; None: it has one process.
     """
+
+    KIND = "node"
+    """A peer in words."""
 
     def __init__(
         self,
@@ -86,7 +95,9 @@ class Peers:
         proxies: TrustedProxies | None = None,
         longest: float = 0.0,
         cors: Cors | None = None,
+        workers: Workers | None = None,
     ) -> None:
+        self._workers = workers
         self._longest = longest
         self._cors = cors
         self._places: dict[str, Shares] = {}
@@ -126,7 +137,7 @@ class Peers:
         return hop is not None
 
     def owner(self, group: str, name: str | None) -> str | None:
-        """The peer that owns an instance; None: this daemon owns it.
+        """Return the peer that owns an instance; None: this daemon owns it.
 
         Args:
             group: the id of the instance's group.
@@ -136,7 +147,7 @@ class Peers:
             return None
         node = node_of(name)
         if node != self._node and node not in self._urls:
-            node = max((*self._urls, self._node), key=lambda each: _weight(each, group, name))
+            node = heaviest((*self._urls, self._node), group, name)
         return None if node == self._node else node
 
     async def forward(
@@ -160,52 +171,88 @@ class Peers:
         """
         owner = self.owner(group, name)
         forwarded = self._was_forwarded(request, body)
-        if owner is None:
-            return None
-        if forwarded:
-            # From a peer that has other `rest.peers`, or from a client that says what only peers say.
-            if creates:
+        if owner is None or forwarded:
+            # Forwarded by a peer that has other `rest.peers`, or by a client that says what only peers say.
+            if owner is not None and creates:
                 raise ApiError(errors.MISDIRECTED, f"the consumer instance belongs to node {owner}")
-            return None
+            if self._workers is None:
+                return None
+            return await self._workers.forward(request, group, name, body, creates=creates)
         url = self._urls[owner] + request.raw_path
         if self._redirect:
             return web.Response(status=307, headers={"Location": without_credentials(url)})
+        return await self._deliver(request, owner, url, body)
+
+    def own_name(self, group: str, name: str | None) -> str | None:
+        """Return the name of an instance that this process makes; None: any that contains the node.
+
+        Args:
+            group: the id of its group.
+            name: the one that its client wants; None: generated, so that this process owns it.
+        """
+        if self._workers is None or name is not None:
+            return name
+        return self._workers.generated_name(group, self._node)
+
+    async def _deliver(
+        self,
+        request: web.BaseRequest,
+        owner: str,
+        url: str,
+        body: bytes,
+        passed: frozenset[int] = _NONE,
+    ) -> web.StreamResponse | None:
+        """Send a request to a peer, within the bounds; return its answer, or None for one with a status in ``passed``."""
         places = self._places.get(owner)
         if places is None:
             places = self._places[owner] = Shares(_MAX_CONNECTIONS, total=True)
         caller = shares.caller.get()
         if not places.enter(caller):
-            raise ApiError(errors.TOO_MANY_REQUESTS, f"too many requests wait for node {owner}, try again")
+            raise ApiError(
+                errors.TOO_MANY_REQUESTS, f"too many requests wait for {self.KIND} {owner}, try again"
+            )
         try:
-            return await self._send(request, owner, url, body)
+            return await self._send(request, owner, url, body, passed)
         finally:
             places.leave(caller)
 
-    async def _send(self, request: web.BaseRequest, owner: str, url: str, body: bytes) -> web.StreamResponse:
+    def _open(self, connector: aiohttp.BaseConnector) -> aiohttp.ClientSession:
+        session = aiohttp.ClientSession(
+            auto_decompress=False,
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(
+                total=self._longest + _TRANSFER,
+                connect=self._timeout,
+                sock_connect=self._timeout,
+                sock_read=self._longest + self._timeout,
+            ),
+            skip_auto_headers=("Content-Type", "User-Agent", "Accept", "Accept-Encoding"),
+        )
+        # The records of a read whose answer is lost may count as consumed: only its client may read again.
+        session._retry_connection = False
+        return session
+
+    def _session_to(self, _owner: str) -> aiohttp.ClientSession:
+        """Return the connections to a peer."""
         if self._session is None:
-            self._session = aiohttp.ClientSession(
-                auto_decompress=False,
-                connector=aiohttp.TCPConnector(limit=0),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(
-                    total=self._longest + _TRANSFER,
-                    connect=self._timeout,
-                    sock_connect=self._timeout,
-                    sock_read=self._longest + self._timeout,
-                ),
-                skip_auto_headers=("Content-Type", "User-Agent", "Accept", "Accept-Encoding"),
-            )
-            # The records of a read whose answer is lost may count as consumed: only its client may read again.
-            self._session._retry_connection = False
+            self._session = self._open(aiohttp.TCPConnector(limit=0))
+        return self._session
+
+    async def _send(
+        self, request: web.BaseRequest, owner: str, url: str, body: bytes, passed: frozenset[int]
+    ) -> web.StreamResponse | None:
         response: web.StreamResponse | None = None
         try:
-            async with self._session.request(
+            async with self._session_to(owner).request(
                 request.method,
                 URL(url, encoded=True),
                 headers=self._headers(request, owner, url, body),
                 data=body or None,
                 allow_redirects=False,
             ) as answer:
+                if answer.status in passed:
+                    return None
                 headers = CIMultiDict(
                     (name, value) for name, value in answer.headers.items() if name.lower() not in _HOP_BY_HOP
                 )
@@ -222,10 +269,10 @@ class Peers:
         except (TimeoutError, aiohttp.ClientError) as error:
             if response is not None and response.prepared:
                 # Closing the connection tells the client that the answer is cut short.
-                raise ConnectionError(f"peer {owner}: {error}") from error
+                raise ConnectionError(f"{self.KIND} {owner}: {error}") from error
             raise ApiError(
                 errors.UNAVAILABLE,
-                f"the consumer instance belongs to node {owner}, which cannot be reached: {_reason(error)}",
+                f"the consumer instance belongs to {self.KIND} {owner}, which cannot be reached: {_reason(error)}",
             ) from error
 
     def _headers(self, request: web.BaseRequest, owner: str, url: str, body: bytes) -> CIMultiDict[str]:
@@ -261,7 +308,7 @@ class Peers:
         return self._proxies is not None and self._proxies.trusts(request)
 
     def base_uri(self, request: web.BaseRequest, group: str, name: str) -> str:
-        """The URL of an instance of this daemon, below ``rest.advertised_url`` or else the address that the
+        """Return the URL of an instance of this daemon, below ``rest.advertised_url`` or else the address that the
         client used, also through proxies that are trusted.
 
         Args:
@@ -283,10 +330,12 @@ class Peers:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
+        if self._workers is not None:
+            await self._workers.close()
 
 
 def _reason(error: Exception) -> str:
-    """Why a peer cannot be reached, without its address: that is none of the client's business."""
+    """Say why a peer cannot be reached, without its address, which is none of the client's business."""
     logger.info("%s", error)
     # The numbers of these errors are not the system's: that of most TLS errors is 1, as is EPERM.
     if isinstance(error, aiohttp.ClientConnectorDNSError):
@@ -301,6 +350,11 @@ def _reason(error: Exception) -> str:
     return "it does not answer in time" if isinstance(error, TimeoutError) else "the connection has failed"
 
 
+def heaviest(nodes: Iterable[str], group: str, name: str) -> str:
+    """Return the node to which a name belongs that tells no node (rendezvous hashing)."""
+    return max(nodes, key=lambda each: _weight(each, group, name))
+
+
 def _weight(node: str, group: str, name: str) -> bytes:
     # In lower case, because letter case does not matter in names (see Instances).
     return hashlib.blake2b(f"{node}\0{group}\0{name.casefold()}".encode("utf-8", "replace")).digest()
@@ -313,7 +367,7 @@ def without_credentials(url: str) -> str:
 
 
 def _host(request: web.BaseRequest) -> str:
-    """The Host of a request, or the address that was connected to. aiohttp would look up a name, and wait for it."""
+    """Return the Host of a request, or the address that was connected to. aiohttp would look up a name, and wait for it."""
     host = request.headers.get("Host")
     if host is not None:
         return host
@@ -322,7 +376,7 @@ def _host(request: web.BaseRequest) -> str:
 
 
 def _origin(request: web.BaseRequest) -> str:
-    """The scheme and host that the client used (RFC 7239, or its forerunners X-Forwarded-*)."""
+    """Return the scheme and host that the client used (RFC 7239, or its forerunners X-Forwarded-*)."""
     headers = request.headers
     scheme, host = "", _host(request)
     if request.forwarded:
@@ -339,7 +393,7 @@ def _origin(request: web.BaseRequest) -> str:
 
 
 def _below(request: web.BaseRequest) -> str:
-    """The part of the path before ``/consumers/`` that the client used."""
+    """Return the part of the path before ``/consumers/`` that the client used."""
     headers = request.headers
     path = _first(headers.get("X-Forwarded-Path", ""))
     if path.startswith("/"):
@@ -355,3 +409,7 @@ _PORTS = {"http": "80", "https": "443"}
 
 def _first(value: str) -> str:
     return value.partition(",")[0].strip()
+
+
+MakePeers = Callable[[Rest, TrustedProxies | None, float, Cors], Peers]
+"""Makes what forwards requests from the section ``rest``, the proxies, the longest wait for an answer, and CORS."""

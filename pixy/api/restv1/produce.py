@@ -6,7 +6,6 @@ request with an error is decoded again record by record, to report the bad recor
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any, TypeVar, cast
 
@@ -15,10 +14,12 @@ from aiohttp import web
 from msgspec import Meta, Raw, Struct
 
 from pixy.api.limits import STEP
-from pixy.api.restv1 import bodies, embedded, errors
+from pixy.api.propagation import add_context, of_request
+from pixy.api.restv1 import bodies, embedded, errors, long_documents
 from pixy.api.restv1.call import Call
 from pixy.api.restv1.divided import PIECE, Undivided, divided
 from pixy.api.restv1.errors import ApiError, entry_code
+from pixy.api.restv1.long_values import check_utf8
 from pixy.api.restv1.routes import Route, Routes
 from pixy.engine.produce import pending_records as engine
 from pixy.engine.produce.pending_records import Written
@@ -28,6 +29,9 @@ from pixy.kafka.record_headers import checked_headers
 
 T = TypeVar("T")
 
+_WHOLE = 1 << 20
+"""Bytes of a document that is parsed at once if it cannot be divided: some 8 ms at most."""
+_MEMBERS_PER_RECORD = 10
 _BYTES_PER_STEP = 512
 """As many bytes of keys and values take as long as a header."""
 
@@ -185,17 +189,33 @@ async def _decode_pieces(
 
 async def _decode_whole(body: bytes, call: Call) -> list[Record | ApiError]:
     if len(body) > PIECE:
-        await call.begin_turn()  # it takes up to some tens of milliseconds
-    if call.negotiated.request_format == "json":
-        try:
-            body.decode()
-        except UnicodeDecodeError as error:
-            raise ApiError(errors.BAD_REQUEST, f"the body is not UTF-8: {error}") from None
-    records = bodies.parse(b"{}" if bodies.is_empty(body) else body, _loose).records
+        await call.begin_turn()
+    records = await _read_long(body, call) if len(body) > _WHOLE else _read_whole(body, call)
     _check_count(records, call)
     if len(body) > PIECE:
         await call.begin_turn()
     return await _decode_some(records or [], call)
+
+
+def _read_whole(body: bytes, call: Call) -> list[_LooseRecord] | None:
+    if call.negotiated.request_format == "json":
+        try:
+            body.decode()
+        except UnicodeDecodeError as error:
+            raise bodies.refusal(error) from None
+    return bodies.parse(b"{}" if bodies.is_empty(body) else body, _loose).records
+
+
+async def _read_long(body: bytes, call: Call) -> list[_LooseRecord] | None:
+    most = _MEMBERS_PER_RECORD * call.config.max_request_records
+    try:
+        if call.negotiated.request_format == "json":
+            await check_utf8(body, call.give_way)
+        return await long_documents.read(body, _parse_list, most, call.give_way)
+    except bodies.WRONG as error:
+        raise bodies.refusal(error) from None
+    except long_documents.TooMany:
+        raise bodies.too_many(call.config) from None
 
 
 def _parse_json(piece: bytes) -> list[_LooseRecord]:
@@ -207,17 +227,17 @@ async def _decode_some(records: list[_LooseRecord], call: Call) -> list[Record |
     """Decode records, step by step."""
     decoded: list[Record | ApiError] = []
     form, v2 = call.negotiated.request_format, call.negotiated.request_api == "v2"
-    long = embedded.LONG if form == "binary" else sys.maxsize
+    long = embedded.LONG
     step = 0
     for loose in records:
         key, value = loose.key, loose.value
         try:
             decoded.append(
                 Record(
-                    key=await embedded.decode_long(key, "key", call.give_way, v2=v2)
+                    key=await _decode_long(key, "key", call)
                     if len(key) > long
                     else embedded.decode_value(key, "key", form, v2=v2),
-                    value=await embedded.decode_long(value, "value", call.give_way, v2=v2)
+                    value=await _decode_long(value, "value", call)
                     if len(value) > long
                     else embedded.decode_value(value, "value", form, v2=v2),
                     partition=loose.partition,
@@ -236,6 +256,12 @@ async def _decode_some(records: list[_LooseRecord], call: Call) -> list[Record |
     return decoded
 
 
+async def _decode_long(raw: Raw, what: str, call: Call) -> bytes:
+    if call.negotiated.request_format == "json":
+        return await embedded.compact_long(raw, call.give_way)
+    return await embedded.decode_long(raw, what, call.give_way, v2=call.negotiated.request_api == "v2")
+
+
 async def produce(call: Call) -> web.StreamResponse:
     """Write the records of a request to a topic, or to one of its partitions."""
     partition = call.partition if "partition" in call.params else None
@@ -243,9 +269,14 @@ async def produce(call: Call) -> web.StreamResponse:
     records = [each for each in decoded if type(each) is Record]
     if partition is not None:
         _set_partition(records, partition)
-    if len(records) > STEP:
-        await call.give_way()
-    written = await call.cluster.produce_many(call.params["topic"], cast("list[engine.Record]", records))
+    topic, context = call.params["topic"], of_request(call.request.headers)
+    with call.engine.spans.send(call.cluster_name, topic, context, len(records)) as span:
+        context = span.carried(context)
+        if context and call.engine.config.tracing.propagate:
+            add_context(call.cluster.proxy, records, context)
+        if len(records) > STEP:
+            await call.give_way()
+        written = await call.cluster.produce_many(topic, cast("list[engine.Record]", records))
     if len(records) < len(decoded):
         results = iter(written)
         written = [each if isinstance(each, ApiError) else next(results) for each in decoded]
@@ -288,7 +319,7 @@ def _entry(partition: int, offset: int) -> _Entry:
 
 
 def _failure_of_all(failed: Sequence[PixyError]) -> PixyError | None:
-    """The error of the whole request, if no record was written and all failed alike, because of the request
+    """Return the error of the whole request, if no record was written and all failed alike, because of the request
     or the proxy rather than Kafka.
     """
     first = failed[0]

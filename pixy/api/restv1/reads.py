@@ -34,7 +34,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]+\Z")
 
 
 def wants_records(call: Call) -> bool:
-    """Whether a request to a partition's path asks for records rather than metadata."""
+    """Return whether a request to a partition's path asks for records rather than metadata."""
     return "offset" in call.query or "timestamp" in call.query
 
 
@@ -59,7 +59,7 @@ async def _fetch(call: Call, count: int) -> web.StreamResponse:
 
 
 async def render(call: Call, found: Sequence[Message], embedded: Format) -> bytes:
-    """The JSON document of these messages, made step by step.
+    """Return the JSON document of these messages, made step by step.
 
     Args:
         call: the request.

@@ -129,7 +129,7 @@ class Routes:
 
 
 def split_cluster(raw_path: str) -> tuple[str, str]:
-    """The cluster in a path (empty: the default one), and the path without it."""
+    """Return the cluster in a path (empty: the default one), and the path without it."""
     if raw_path.startswith(_CLUSTERS):
         cluster, slash, rest = raw_path[len(_CLUSTERS) :].partition("/")
         if cluster and slash:

@@ -114,11 +114,17 @@ def man(folder: Path) -> int:
     """Write man pages."""
     from pixy.cli.shell.man_pages import pages
 
-    folder.mkdir(parents=True, exist_ok=True)
-    count = 0
-    for name, text in pages():
-        (folder / f"{name}.1").write_text(text)
-        count += 1
+    path, count = folder, 0
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in pages():
+            path = folder / f"{name}.1"
+            path.write_text(text)
+            count += 1
+    except OSError as error:
+        if error.filename is None:  # as of a write, where the disk is full
+            error.filename = str(path)
+        raise
     note(f"{count} pages in {folder}")
     return 0
 

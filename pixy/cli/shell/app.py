@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
@@ -18,6 +18,9 @@ from pixy.cli.shell.interrupts import exit_code, remembered
 from pixy.cli.streams import abandon, failed, stuck
 from pixy.errors import in_words
 from pixy.escaping import escaped
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 PROGRAM: Final = "kafka-pixy"
 _LONGEST: Final = 1000
@@ -34,6 +37,7 @@ _MODULES: Final = {
     "consumers": "lists",
     "status": "about",
     "doctor": "doctor",
+    "trace": "trace",
     "version": "about",
     "completion": "about",
     "man": "about",
@@ -58,6 +62,18 @@ class Root(Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """List the commands of the shell, and the programs beside it."""
         return [*COMMANDS, *PROGRAMS]
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete commands, described as in the help, without an import of theirs."""
+        from click.shell_completion import CompletionItem  # here: commands that run do without it
+
+        named = [
+            (name, text) for name, text in {**COMMANDS, **PROGRAMS}.items() if name.startswith(incomplete)
+        ]
+        return [
+            *(CompletionItem(name, help=text) for name, text in named),
+            *click.Command.shell_complete(self, ctx, incomplete),
+        ]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import a command."""
@@ -119,7 +135,7 @@ def _origin(error: click.ClickException) -> str:
 
 
 def _plain(text: str) -> str:
-    """Say of what is no number that it is none: to click it is no `integer range`."""
+    """Replace click's words for a wrong number, such as `is not a valid integer range`, by plain ones."""
     for kind, word in (
         ("integer range", "a whole number"),
         ("integer", "a whole number"),

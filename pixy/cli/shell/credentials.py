@@ -112,7 +112,7 @@ def _private_key(cert: str, file: str) -> bytes:
 
 
 def _can_be_read_again(file: str) -> bool:
-    """Whether OpenSSL may open a file, too: a shell's <(...) is a pipe, which is read once."""
+    """Return whether OpenSSL may open a file, too: a shell's <(...) is a pipe, which is read once."""
     try:
         return stat.S_ISREG(os.stat(file).st_mode)
     except OSError:

@@ -32,7 +32,9 @@ _PATIENCE: Final = 5.0
 _CLOCK: Final = 2.0
 """Seconds that two clocks may differ."""
 _SERVER: Final = "localhost:19091"
-"""Where a daemon is looked for if the configuration names no gRPC port."""
+"""The address of a daemon if the configuration names no gRPC port."""
+_MOST_FINDINGS: Final = 20
+"""Findings of a running daemon that are shown; /findings has all."""
 _NEVER: Final = "kafka-pixy-doctor"
 """A topic that is only checked, never created."""
 
@@ -129,6 +131,7 @@ def check(config: str, peers: str, settings: Settings) -> Iterator[Finding]:
     yield _open_files()
     finding, running = _daemon(settings if settings.server else _here(app, settings))
     yield finding
+    yield from _admin(app, running)
     yield from _ports(app, running and (not settings.server or _is_here(settings.server, app)))
     for name, proxy in app.proxies.items():
         yield from _kafka(name, proxy, running=running, guessed=running and not (config or peers))
@@ -164,7 +167,7 @@ def _here(app: App, settings: Settings) -> Settings:
 
 
 def _is_here(server: str, app: App) -> bool:
-    """Whether a daemon's address is the one that the configuration gives it on this machine."""
+    """Return whether a daemon's address is the one that the configuration gives it on this machine."""
     try:
         host, port = split_address(server)
         if port != split_address(app.grpc_addr)[1]:
@@ -176,7 +179,7 @@ def _is_here(server: str, app: App) -> bool:
 
 
 def _can_be_bound(family: int, address: Any) -> bool:
-    """Whether an address is one of this machine's."""
+    """Return whether an address is one of this machine's."""
     try:
         with socket.socket(family) as trial:
             trial.bind(address)
@@ -221,6 +224,7 @@ def _ports(app: App, running: bool) -> Iterator[Finding]:
         ("grpc_addr", app.grpc_addr),
         ("tcp_addr", app.tcp_addr),
         ("rest.addr", app.rest.addr),
+        ("admin_addr", app.admin_addr),
     ):
         if not address:
             continue
@@ -236,6 +240,28 @@ def _ports(app: App, running: bool) -> Iterator[Finding]:
                 yield Finding(OK, key, f"{address}: {reason.lower()} (a daemon runs here)")
             else:
                 yield Finding(FAIL, key, f"{address}: {reason.lower()}", f"free it, or set another {key}")
+
+
+def _admin(app: App, running: bool) -> Iterator[Finding]:
+    """Ask a daemon on this machine what it finds wrong with itself."""
+    from pixy.cli.admin_client import AdminClient, AdminError, address_of, token_of_environment
+
+    url = address_of(app)
+    if not url or not running:
+        return
+    try:
+        found = AdminClient(url, token_of_environment(), app.tls.certificate_path).get("/findings")[
+            "findings"
+        ]
+    except (AdminError, KeyError, TypeError) as error:
+        todo = "name who calls, with the verb `console`: KAFKA_PIXY_TOKEN"
+        yield Finding(WARN, "findings", str(error), todo)
+        return
+    if not found:
+        yield Finding(OK, "findings", f"{url}: nothing is wrong")
+    for each in found[:_MOST_FINDINGS]:
+        result = FAIL if each["severity"] == "error" else WARN
+        yield Finding(result, each["rule"], each["cause"], each["todo"])
 
 
 def _kafka(name: str, proxy: Proxy, *, running: bool = False, guessed: bool = False) -> Iterator[Finding]:
@@ -298,7 +324,7 @@ def _todo(error: Exception) -> str:
 
 
 def _protocols(what: str, proxy: Proxy, brokers: Any) -> Finding:
-    """Which group protocols the brokers know, and whether the configured one is among them."""
+    """Find which group protocols the brokers know, and whether the configured one is among them."""
     from pixy.errors import PixyError
     from pixy.wire.exceptions import UnsupportedVersionError
 

@@ -12,15 +12,16 @@ import grpc
 from pixy.errors import ShuttingDown
 
 _NO_CONNECTION: Final = ("failed to connect to all addresses", "DNS resolution failed", "errors resolving")
-"""How gRPC begins if no connection came about; a call that was on one ends with what became of that."""
+"""Beginnings of gRPC's text if no connection came about. If one broke, they may only stand further back in it."""
 _HTTP_STATUS: Final = re.compile(r"Received http2 header with status: ([0-9]{3})")
 
 _NO_CLUSTER: Final = "proxy `"
-"""How the daemon begins, as the original, if it has no such cluster."""
+"""The beginning of the daemon's text, which is the original's, if it has no such cluster."""
 
 NO_TLS_THERE: Final = "without TLS: the TLS handshake failed"
 NO_TLS: Final = "leave out --tls, --ca and --cert (and KAFKA_PIXY_TLS, KAFKA_PIXY_CA), or name another port"
 """The advice for a daemon that serves no TLS."""
+_TRY_CERT: Final = "if it wants client certificates, give --cert and --cert-key; else "
 _TRY_TLS: Final = "if it serves TLS, give --tls or --ca; else "
 
 EXIT_ERROR: Final = 1
@@ -69,7 +70,7 @@ class WrongServer(NotConnected):
     """The server at the address is no daemon, or none that is trusted: asking again would not help."""
 
 
-def of_call(error: Any, server: str, method: str, *, tls: bool = False) -> CallError:
+def of_call(error: Any, server: str, method: str, *, tls: bool = False, cert: bool = False) -> CallError:
     """Translate gRPC's error.
 
     Args:
@@ -77,6 +78,7 @@ def of_call(error: Any, server: str, method: str, *, tls: bool = False) -> CallE
         server: the daemon's address, as the person gave it.
         method: of the call.
         tls: whether the connection is one of TLS.
+        cert: whether the shell has a certificate of its own to show.
     """
     status, details = error.code(), " ".join((error.details() or "").split())
     kind = CallError
@@ -93,11 +95,12 @@ def of_call(error: Any, server: str, method: str, *, tls: bool = False) -> CallE
     if status is grpc.StatusCode.UNAVAILABLE and "WRONG_VERSION_NUMBER" in details:
         return WrongServer(status, f"{server} answers {NO_TLS_THERE}", NO_TLS)
     if status is grpc.StatusCode.UNAVAILABLE and _is_transport(details):
-        closed = kind is NotConnected and not tls and "Socket closed" in details
+        closed = kind is NotConnected and "Socket closed" in details
+        hint = "" if not closed or cert else _TRY_CERT if tls else _TRY_TLS
         return kind(
             status,
             f"no daemon answers at {server}: {_cause(details)}",
-            f"{_TRY_TLS if closed else ''}start one (kafka-pixy --sandbox), or name another with --server or KAFKA_PIXY_SERVER",
+            f"{hint}start one (kafka-pixy --sandbox), or name another with --server or KAFKA_PIXY_SERVER",
         )
     if status is grpc.StatusCode.INVALID_ARGUMENT and details.startswith(_NO_CLUSTER):
         return CallError(status, details, "kafka-pixy status shows the clusters that --cluster can name")
@@ -138,7 +141,7 @@ def _certificate_problem(details: str) -> tuple[str, str] | None:
 
 
 def _is_transport(details: str) -> bool:
-    """Whether gRPC itself speaks, and not the daemon."""
+    """Return whether the error comes from gRPC itself, and not from the daemon."""
     known = (
         "failed to connect",
         "Socket closed",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -14,6 +14,9 @@ from pixy.cli.shell.output import FORMS
 from pixy.cli.shell.profiles import of_profile, use_profile
 from pixy.cli.shell.session import Session, Settings
 from pixy.cli.shell.values import Seconds, check_texts
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 EXITS: Final = {
     0: "done",
@@ -77,7 +80,7 @@ class Command(click.Command):
                         formatter.write(f"      {meaning}\n")
         if self.exits:
             with formatter.section("Exit codes"):
-                formatter.write_dl([(str(code), meaning) for code, meaning in self.exits.items()])
+                formatter.write_dl([(str(code), meaning) for code, meaning in sorted(self.exits.items())])
 
 
 class Group(click.Group):
@@ -100,6 +103,21 @@ class Group(click.Group):
         rows = [(name, found.get_short_help_str(_SENTENCE)) for name, found in commands if found is not None]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete commands, described as in the help; click would cut their texts."""
+        from click.shell_completion import CompletionItem  # here: commands that run do without it
+
+        named = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        found = [(name, self.get_command(ctx, name)) for name in named]
+        return [
+            *(
+                CompletionItem(name, help=each.get_short_help_str(_SENTENCE))
+                for name, each in found
+                if each is not None and not each.hidden
+            ),
+            *click.Command.shell_complete(self, ctx, incomplete),
+        ]
 
 
 _CONNECTION: Final = (
@@ -147,7 +165,7 @@ _CONNECTION: Final = (
         help="A file with an API key or a token.  [default: the environment variable KAFKA_PIXY_TOKEN]",
     ),
 )
-"""Which daemon, and who calls."""
+"""Flags that name the daemon, and the caller's credentials."""
 _CALLS: Final = (
     click.option(
         "--cluster",
@@ -203,10 +221,15 @@ def with_connection(function: Callable[..., Any]) -> Callable[..., Any]:
     return _with(function, *_CONNECTION, *_OUTPUT)
 
 
+def with_output(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of the output to a command."""
+    return _with(function, *_OUTPUT)
+
+
 def _with(function: Callable[..., Any], *options: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(options):
         function = option(function)
     return function
 
 
-__all__ = ["EXITS", "Command", "Group", "connected", "with_connection"]
+__all__ = ["EXITS", "Command", "Group", "connected", "with_connection", "with_output"]

@@ -228,7 +228,7 @@ def _shifted(chosen: dict[int, Any], shift: int) -> dict[int, int]:
 
 
 def _is_offset(goal: str) -> bool:
-    """Whether it is a number, and not one of milliseconds, which is no offset that a person types: 10 digits are 1970."""
+    """Return whether a goal is an offset: a number with fewer than 12 digits. Longer ones are milliseconds since 1970."""
     return goal.isascii() and goal.isdecimal() and len(goal) < 12
 
 

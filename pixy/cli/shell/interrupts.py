@@ -40,10 +40,10 @@ class _Alarm:
 
     def __init__(self) -> None:
         self.ours = False
-        """Whether SIGALRM comes here: its handler is not the caller's."""
+        """True if SIGALRM comes here: its handler is not the caller's."""
         self._due = self._late = False
         self._theirs: tuple[float, float] | None = None
-        """When the caller's alarm rings, on the monotonic clock, and its interval in seconds."""
+        """The time at which the caller's alarm rings, on the monotonic clock, and its interval in seconds."""
 
     def set(self) -> None:
         """Ring after :data:`PATIENCE`."""
@@ -93,12 +93,12 @@ def check() -> None:
 
 
 def handled() -> None:
-    """Somebody has got it."""
+    """Note that somebody has got the signal."""
     _state["seen"] = False
 
 
 def postponed() -> None:
-    """Somebody has got it and has something to finish: the next :func:`check` raises it again."""
+    """Note that somebody has got the signal and has something to finish: the next :func:`check` raises it again."""
     _state["seen"] = True
 
 
@@ -110,7 +110,7 @@ def exit_code() -> int:
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """Only remember signals for as long as the context lasts; then :func:`check` raises them."""
+    """Remember signals and nothing more, for as long as the context lasts; then :func:`check` raises them."""
     outer = _state["deferred"], _state["printing"]
     _state["deferred"], _state["printing"] = True, False
     try:

@@ -12,7 +12,7 @@ import click
 from pixy import __version__
 
 _BROKEN: Final = re.compile(r" \\\n\s*")
-"""Where an example of the help goes on in another line."""
+"""Matches the places where an example of the help goes on in another line."""
 
 
 def pages() -> Iterator[tuple[str, str]]:
@@ -63,7 +63,7 @@ def _page(ctx: click.Context) -> str:
             lines += [".TP", f"\\fB{_text(_BROKEN.sub(' ', line))}\\fR", _text(meaning)]
     if exits := getattr(command, "exits", {}):
         lines.append(".SH EXIT STATUS")
-        for code, meaning in exits.items():
+        for code, meaning in sorted(exits.items()):
             lines += [".TP", str(code), _text(meaning)]
     return "\n".join(lines) + "\n"
 

@@ -24,7 +24,7 @@ class Number:
 
 
 class _Inexact(Exception):
-    """There is a :class:`Number`."""
+    """A document has a :class:`Number`, so :func:`_write` must write it."""
 
 
 def decode(line: bytes) -> Any:

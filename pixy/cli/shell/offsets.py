@@ -127,6 +127,11 @@ def offsets(session: Session, topic: str, group: str, wanted: tuple[tuple[int, i
 def partitions_of(session: Session, topic: str, named: Sequence[int]) -> str:
     """Say which partitions a topic has; empty if it has those that were named.
 
+    Args:
+        session: asks for the topic.
+        topic: its name.
+        named: partitions of the command line; any number.
+
     Raises:
         CallError: there is no such topic.
     """

@@ -37,7 +37,7 @@ class Output:
 
     @property
     def structured(self) -> bool:
-        """Whether a program reads the result."""
+        """True if a program reads the result."""
         return self.form != "table"
 
     def document(self, document: Any) -> None:

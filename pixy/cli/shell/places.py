@@ -1,4 +1,4 @@
-"""Places in a log on the command line: offsets that are no numbers of messages, and wishes that lie outside of it."""
+"""Offsets on the command line: those that stand for the beginning or the end of a log, and those that lie outside of it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,13 @@ def within(asked: Mapping[int, int], logs: Mapping[int, Any]) -> dict[int, int]:
 
 
 def say_moved(asked: Mapping[int, int], wanted: Mapping[int, int], *, dry_run: bool) -> None:
-    """Print what became of offsets that lie outside of the log: a line for each partition, up to a few."""
+    """Print what became of offsets that lie outside of the log: a line for each partition, up to a few.
+
+    Args:
+        asked: offsets by partition.
+        wanted: what :func:`within` has made of them.
+        dry_run: nothing is set.
+    """
     moved = [number for number in sorted(asked) if asked[number] != wanted[number]]
     done = "would be set" if dry_run else "set"
     for number in moved[:_NAMED]:

@@ -101,13 +101,20 @@ def produce(session: Session, topic: str, **given: Any) -> int:
     source = _source(given)
     typed = _is_typed(source.stream)
     with Bar("producing", size=source.size, prints=session.out.structured, typed=typed) as bar:
-        writer = Writer(session, topic, shape, bar, asynchronous=given["asynchronous"])
+        writer = Writer(
+            session,
+            topic,
+            shape,
+            bar,
+            asynchronous=given["asynchronous"],
+            single=given["message"] is not None or given["tombstone"],
+        )
         messages = ReadAhead(source.stream, given["skip"], source.lines)
         return writer.run(messages, given["in_flight"], given["skip"])
 
 
 class _Source(NamedTuple):
-    """Where the messages come from.
+    """The input that the messages come from.
 
     Attributes:
         stream: has them.
@@ -157,7 +164,7 @@ def _check_delimiter(given: dict[str, Any], named: list[str]) -> None:
 
 
 def _is_typed(source: Any) -> bool:
-    """Whether a person types the messages at a terminal."""
+    """Return whether a person types the messages at a terminal."""
     return bool(getattr(source, "isatty", lambda: False)())
 
 
@@ -169,7 +176,7 @@ def _open(file: str) -> BinaryIO:
 
 
 def _standard_input() -> BinaryIO:
-    """Standard input, as another object: Python aborts if a thread still reads ``sys.stdin`` when the program ends."""
+    """Return standard input as another object: Python aborts if a thread still reads ``sys.stdin`` when the program ends."""
     try:
         return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
     except OSError:
@@ -209,10 +216,18 @@ class Writer:
     # The number of a message is that of its line: it counts those that --skip has left out.
 
     def __init__(
-        self, session: Session, topic: str, shape: Shape, bar: Bar, *, asynchronous: bool = False
+        self,
+        session: Session,
+        topic: str,
+        shape: Shape,
+        bar: Bar,
+        *,
+        asynchronous: bool = False,
+        single: bool = False,
     ) -> None:
         self._session, self._topic, self._shape, self._bar = session, topic, shape, bar
         self._calls = Calls(session, topic, asynchronous=asynchronous)
+        self._single = single  # of a command with one message, there is nothing to go on with
         self.written = 0
         self._settled = 0
         """Messages before the one that ``--skip`` would begin with, without those that this run has skipped."""
@@ -255,7 +270,8 @@ class Writer:
 
     def _count(self, skip: int, why: str) -> str:
         more = f", {self._unsure} more may have been" if self._unsure else ""
-        return f"{why}: {_messages(self.written)} written to {self._topic}{more}; go on with --skip {skip + self._settled}"
+        on = "" if self._single else f"; go on with --skip {skip + self._settled}"
+        return f"{why}: {_messages(self.written)} written to {self._topic}{more}{on}"
 
     def _write_all(self, source: ReadAhead, most: int, skip: int) -> None:
         done = 0

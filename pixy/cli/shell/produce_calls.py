@@ -128,12 +128,12 @@ def _result(answer: Any) -> Any:
 
 
 def is_too_large(outcome: Any) -> bool:
-    """Whether the daemon refused a call whose one message is larger than it receives."""
+    """Return whether the daemon refused a call whose one message is larger than it receives."""
     return isinstance(outcome, CallError) and "larger than max" in outcome.details
 
 
 def may_be_written(outcome: Any) -> bool:
-    """Whether Kafka may have a message although nobody says so: its call was sent and failed, and not because the daemon refused it."""
+    """Return whether Kafka may have an unconfirmed message: its call was sent and failed, and the daemon did not refuse it."""
     if isinstance(outcome, NotConnected):
         return False
     return isinstance(outcome, CallError) and outcome.status not in _TOOK_NOTHING

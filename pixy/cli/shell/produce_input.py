@@ -22,7 +22,7 @@ _KNOWN: Final = ("key", "value", "headers", "partition", "timestamp", "offset", 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How a line becomes a record.
+    """The rules by which a line becomes a record.
 
     Attributes:
         key: of all records; None for none.
@@ -167,7 +167,7 @@ class ReadAhead:
 
     @property
     def skipped(self) -> int:
-        """How many messages were left out."""
+        """The number of messages that were left out."""
         return self._source.skipped
 
     def batch(

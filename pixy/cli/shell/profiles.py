@@ -19,7 +19,7 @@ KEYS: Final = ("server", "cluster", "tls", "ca", "cert", "cert_key", "token_file
 
 
 def path() -> Path:
-    """Where the profiles are."""
+    """Return the path of the file with the profiles."""
     given = os.environ.get("KAFKA_PIXY_PROFILES")
     if given:
         return Path(given)
@@ -61,7 +61,9 @@ def load(name: str) -> dict[str, Any]:
     try:
         found = yaml.safe_load(text) or {}
     except yaml.YAMLError as error:
-        raise ShellError(f"{file}: not YAML: {error}", EXIT_USAGE) from None
+        from pixy.config.load import yaml_problem
+
+        raise ShellError(f"{file}: not YAML: {yaml_problem(error, text)}", EXIT_USAGE) from None
     if twice := _twice(text):
         raise ShellError(f"{file}: {twice} stands twice", EXIT_USAGE)
     if not isinstance(found, dict):

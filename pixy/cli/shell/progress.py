@@ -63,7 +63,12 @@ class Bar:
             self._progress.stop()
 
     def update(self, messages: int, size: int = 0) -> None:
-        """Show how far it is: messages, and bytes of the input, from the beginning."""
+        """Show how far it is.
+
+        Args:
+            messages: from the beginning on.
+            size: bytes of the input, from the beginning on; counts only if its size is known.
+        """
         if self._progress is not None:
             rate = messages / max(1e-3, time.monotonic() - self._began)
             done = size if self._by_size else messages

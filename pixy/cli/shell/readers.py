@@ -40,16 +40,16 @@ class Reader(Protocol):
         """Wait for the next message. Raises CallError."""
 
     def finished(self) -> bool:
-        """Whether all messages that were there at the beginning have been read."""
+        """Return whether all messages that were there at the beginning have been read."""
 
     def behind(self) -> int:
-        """How many partitions have not been read to the end that they had at the beginning, as far as this reader knows."""
+        """Count the partitions that have not been read to the end that they had at the beginning, as far as this reader knows."""
 
     def out(self) -> int:
-        """How many messages that were there at the beginning other clients have: neither read here nor acknowledged. Raises CallError."""
+        """Count the messages, of those there at the beginning, that other clients have and nobody acknowledged. Raises CallError."""
 
     def done(self, message: Message) -> None:
-        """The message was printed."""
+        """Note that a message was printed."""
 
     def close(self) -> None:
         """Acknowledge what was printed; after a signal that came meanwhile, once more. Raises CallError."""
@@ -206,7 +206,7 @@ class PartitionReader:
         self._ends = dict(self._first_ends)
         self._held: deque[Message] = deque()
         self._idle = False
-        """Whether the last look at all partitions found nothing. A log may end with a transaction's marker, which no read returns."""
+        """True if the last look at all partitions found nothing. A log may end with a transaction's marker, which no read gets."""
         self._cut: dict[int, float] = {}
         """Since when a partition's log ends before the place that was read up to."""
         unknown = set(partitions) - set(self._at)
@@ -267,7 +267,7 @@ class PartitionReader:
             note(f"topic {self._topic} {what}: it is read from its oldest message on")
 
     def _is_another(self) -> bool:
-        """Whether the topic is known to be another one than that which is read; before Kafka 2.8 it has no id."""
+        """Return whether the topic is known to be another one than that which is read; before Kafka 2.8 it has no id."""
         return bool(self._id) and self._last_id != self._id
 
     def _fetch(self, partition: int, offset: int) -> None:

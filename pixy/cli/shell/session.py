@@ -72,7 +72,7 @@ class Session:
         credentials.check_server(settings.server)
         token = credentials.token(settings.token_file)
         pem = credentials.pem_files(settings.ca, settings.cert, settings.cert_key)
-        self._tls = settings.tls or any(pem)
+        self._tls, self._cert = settings.tls or any(pem), bool(settings.cert)
         if self._tls:
             trusted = grpc.ssl_channel_credentials(*pem)
             self._channel = grpc.secure_channel(settings.server, trusted, options=_OPTIONS)
@@ -102,7 +102,13 @@ class Session:
         return self.answer(self.begin(method, request, timeout), method)
 
     def begin(self, method: str, request: Any, timeout: float | None = None) -> Any:
-        """Begin a call; :meth:`answer` waits for it."""
+        """Begin a call; :meth:`answer` waits for it.
+
+        Args:
+            method: of the gRPC service.
+            request: its message.
+            timeout: seconds; None for --timeout.
+        """
         interrupts.check()
         with interrupts.deferred():
             within = self.timeout if timeout is None else timeout
@@ -137,7 +143,7 @@ class Session:
                 with interrupts.deferred():
                     return future.result(max(0.0, left))
             except grpc.RpcError as error:
-                raise of_call(error, self.server, method, tls=self._tls) from None
+                raise of_call(error, self.server, method, tls=self._tls, cert=self._cert) from None
             except grpc.FutureTimeoutError:
                 if until is not None and time.monotonic() >= until:
                     raise CallError(

@@ -175,6 +175,10 @@ def delete(session: Session, topic: str, yes: bool) -> int:
 def confirm(question: str, yes: bool) -> None:
     """Ask before something is lost; without a terminal --yes must stand in the command.
 
+    Args:
+        question: also the beginning of the error if there is nobody to ask.
+        yes: the value of --yes: then nobody is asked.
+
     Raises:
         ShellError: there is nobody to ask, or the answer is no.
     """

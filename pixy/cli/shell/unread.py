@@ -1,4 +1,4 @@
-"""Which messages of a topic a group has neither read nor acknowledged: ranges of offsets in each partition."""
+"""Find the messages of a topic that a group has neither read nor acknowledged: ranges of offsets in each partition."""
 
 from __future__ import annotations
 
@@ -24,7 +24,13 @@ class Unread:
             self._ranges[number] = [(position, end)] if position < end else []
 
     def acknowledged(self, partition: int, committed: int, sparse_acks: str) -> None:
-        """Remove what is acknowledged beyond a committed offset: ``1-2,9-11``, relative to it, ends exclusive."""
+        """Remove what is acknowledged beyond a committed offset.
+
+        Args:
+            partition: its number.
+            committed: the offset.
+            sparse_acks: ranges relative to it, ends exclusive: ``1-2,9-11``.
+        """
         for start, stop in _RANGE.findall(sparse_acks):
             self.remove(partition, committed + int(start), committed + int(stop))
 

@@ -33,7 +33,7 @@ class Seconds(click.FloatRange):
 
 
 def is_text(text: str) -> bool:
-    """Whether a text can be written as UTF-8: Python has halves of surrogate pairs for bytes that are not, and JSON may name them."""
+    """Return whether a text can be written as UTF-8: Python and JSON allow halves of surrogate pairs, which UTF-8 does not."""
     return _SURROGATE.search(text) is None
 
 

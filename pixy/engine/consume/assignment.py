@@ -12,20 +12,22 @@ class Assignment:
     group's to write.
     """
 
-    __slots__ = ("lives", "offered_below", "pending", "position", "released", "start")
+    __slots__ = ("lives", "offered_below", "pending", "position", "released", "since", "start")
 
-    def __init__(self, start: AssignedPartition) -> None:
+    def __init__(self, start: AssignedPartition, since: float = 0.0) -> None:
         self.start = start
+        self.since = since
+        """The loop's time at which it was assigned."""
         self.lives = 0
-        """How often an owner was made for it."""
+        """The number of owners made for it so far."""
         self.offered_below = 0
         """Every offset that was offered is below this one."""
         self.pending = 0
-        """How many messages are offered and not acknowledged."""
+        """The number of messages that are offered and not acknowledged."""
         self.position: Position | None = None
         """The last position; None until it has moved."""
         self.released = False
-        """Whether the group has taken the last position, or lost the partition: no ack counts any more."""
+        """True if the group has taken the last position, or lost the partition: no ack counts any more."""
 
     @property
     def partition(self) -> TopicPartition:

@@ -24,7 +24,12 @@ class RoundRobin:
         return bool(self._ready)
 
     def announce(self, partition: int, messages: int) -> None:
-        """Note that a partition can serve ``messages`` more requests."""
+        """Note that a partition can serve more requests.
+
+        Args:
+            partition: its number.
+            messages: requests in addition to those announced before; 0 or fewer change nothing.
+        """
         if messages <= 0:
             return
         if partition not in self._credits:

@@ -36,6 +36,8 @@ from pixy.engine.consume.subscriptions import (
     TopicFound,
     TopicLookup,
 )
+from pixy.engine.consume.views import GroupView, ViewGroup, ViewMessage, ViewOffers, ViewPartition
+from pixy.engine.counters import GroupCounters
 from pixy.engine.journal.buffer import Journal
 from pixy.errors import NotConsumed, PartitionLost, PixyError, ShuttingDown, TooManyRequests
 from pixy.kafka.consumer import Commit
@@ -71,6 +73,7 @@ class GroupConsumer(Actor):
         session_factory: opens the session of a group.
         lookup: finds a topic's number of partitions.
         journal: notes what happens to each message; None for no journal.
+        counters: of the group; they outlive this actor.
     """
 
     supervision = Supervision()
@@ -83,8 +86,10 @@ class GroupConsumer(Actor):
         session_factory: SessionFactory,
         lookup: TopicLookup,
         journal: Journal | None = None,
+        counters: GroupCounters | None = None,
     ) -> None:
         super().__init__()
+        self._counters = counters or GroupCounters()
         self._group = group
         self._journal = journal
         self._conf = proxy.consumer
@@ -114,12 +119,19 @@ class GroupConsumer(Actor):
             self._session,
             self._conf.offsets_commit_interval,
             self._conf.offsets_refresh_interval if self._conf.membership == "zookeeper" else None,
+            self._counters,
             name="committer",
             supervision=ESCALATE,
         )
         self._subscriptions = Subscriptions(self, self, self._session, self._conf, self._lookup)
         self._spawner = OwnerSpawner(
-            self, self._group, self._conf, lambda: self._session.present, self._committer, self._journal
+            self,
+            self._group,
+            self._conf,
+            lambda: self._session.present,
+            self._committer,
+            self._journal,
+            self._counters,
         )
         self._partitions = OwnedPartitions(
             self._spawner.spawn, self._subscriptions.withdraw, self._committer, self._all_drained
@@ -163,6 +175,8 @@ class GroupConsumer(Actor):
             owner = self._partitions.get((request.topic, request.ack[0]))
             if owner is not None:
                 owner.tell(Ack(request.ack[1]), urgent=True)
+            elif request.stray is not None:
+                request.stray()
         reply = self.take_reply()
         if self._leaving:
             reply.try_fail(self._leave_error or ActorDeadError(f"{self.path} is leaving"))
@@ -179,7 +193,7 @@ class GroupConsumer(Actor):
             if len(polls) >= self._conf.channel_buffer_size:
                 reply.try_fail(TooManyRequests())
                 return
-        polls.add(reply, request.auto_ack, self._now())
+        polls.add(reply, request.auto_ack, self._now(), request.client)
         self._dispatch(request.topic, polls)
 
     @handles(AckMessage)
@@ -199,6 +213,34 @@ class GroupConsumer(Actor):
     @handles(Owned)
     def _owned(self, _query: Owned) -> dict[str, list[int]]:
         return self._partitions.by_topic()
+
+    @handles(ViewGroup)
+    def _view(self, _query: ViewGroup) -> GroupView:
+        failure = self._subscriptions.failure
+        return GroupView(
+            self._group,
+            self._subscriptions.views(),
+            self._partitions.views(),
+            "" if failure is None else str(failure),
+            self._leaving,
+        )
+
+    @handles(ViewPartition)
+    def _view_partition(self, query: ViewPartition) -> None:
+        self._forward(query, ViewOffers(query.after, query.limit))
+
+    @handles(ViewMessage)
+    def _view_message(self, query: ViewMessage) -> None:
+        self._forward(query, query)
+
+    def _forward(self, query: ViewPartition | ViewMessage, message: ViewOffers | ViewMessage) -> None:
+        """Let the owner of a partition reply."""
+        reply = self.take_reply()
+        owner = self._partitions.get((query.topic, query.partition))
+        if owner is None:
+            reply.try_fail(NotConsumed(self._group, query.topic, query.partition))
+        else:
+            owner.forward(message, reply, urgent=True)
 
     # -- dispatch ---------------------------------------------------------------------------------
 
@@ -252,12 +294,16 @@ class GroupConsumer(Actor):
         # In ZooKeeper some partitions come while the hand-over of others is under way.
         self._give_up_release((start.topic, start.partition) for start in event.partitions)
         for start in event.partitions:
-            self._partitions.add(Assignment(start))
+            self._partitions.add(Assignment(start, self._now()))
             logger.info("%s: got %s/%d at %d", self.path, start.topic, start.partition, start.position)
+        self._counters.assigned += len(event.partitions)
+        self._counters.rebalances.append(self._now())
         self._subscriptions.joined()
 
     @handles(Revoked)
     def _revoked(self, event: Revoked) -> None:
+        self._counters.revoked += len(event.partitions)
+        self._counters.rebalances.append(self._now())
         self._give_up_release(self._unreleased)
         self._revoking, self._unreleased = event, set(event.partitions)
         self._drain(event.partitions, self._conf.drain_timeout, "release")
@@ -295,6 +341,7 @@ class GroupConsumer(Actor):
     @handles(Lost)
     def _lost(self, event: Lost) -> None:
         logger.warning("%s: lost %s", self.path, list(event.partitions))
+        self._counters.lost += len(event.partitions)
         self._partitions.lose(event.partitions)
         self._release_drained()
 
@@ -326,6 +373,7 @@ class GroupConsumer(Actor):
     def _session_failed(self, event: SessionFailed) -> None:
         """Commit and leave, then join again after a pause, until it succeeds."""
         logger.error("%s: cannot consume: %s", self.path, event.error)
+        self._counters.session_failures += 1
         self._subscriptions.failure = event.error
         self._revoking = None  # nobody waits for the release any more
         self._unreleased.clear()
@@ -367,6 +415,10 @@ class GroupConsumer(Actor):
     def count_pending(self, topic: str) -> int:
         """See :class:`pixy.engine.consume.subscriptions.Group`."""
         return self._partitions.count_pending(topic)
+
+    def topic_expired(self, topic: str) -> None:
+        """See :class:`pixy.engine.consume.subscriptions.Group`."""
+        self._counters.subscription_expired(topic, self._partitions.count_pending(topic), self._now())
 
     def last_topic_expired(self) -> None:
         """See :class:`pixy.engine.consume.subscriptions.Group`."""

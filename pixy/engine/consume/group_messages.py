@@ -5,6 +5,7 @@ See :class:`pixy.engine.consume.group_consumer.GroupConsumer`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from actors import Request
@@ -17,12 +18,15 @@ class Consume(Request[Delivery]):
     """A long poll. The reply is the message that is offered to it, or the error to answer.
 
     ``ack`` acknowledges an earlier message, as (partition, offset), on the way; whether that succeeds
-    never changes the reply.
+    never changes the reply. ``client`` says who asks (:data:`pixy.engine.shares.caller`).
     """
 
     topic: str
     auto_ack: bool = False
     ack: tuple[int, int] | None = None
+    client: str = ""
+    stray: Callable[[], None] | None = None
+    """Called if the message to acknowledge is in a partition that this member does not own; None: nobody wants to know."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ class Groups:
         return len(self._groups)
 
     def refs(self) -> dict[str, Ref]:
-        """The groups' actors by the groups' names."""
+        """Return the groups' actors by the groups' names."""
         return {name: group.ref for name, group in self._groups.items()}
 
     def known(self) -> list[str]:
@@ -92,12 +92,12 @@ class Groups:
         return ref
 
     def leaving(self, name: str) -> None:
-        """A group takes no more requests: who asks for it waits for the next one of its name."""
+        """Note that a group takes no more requests: whoever asks for it waits for the next one of its name."""
         if (group := self._groups.get(name)) is not None:
             group.leaving = True
 
     def started(self, name: str) -> None:
-        """A group takes requests. If it was leaving, it has failed meanwhile, and begun anew."""
+        """Note that a group takes requests. If it was leaving, it has failed meanwhile, and begun anew."""
         group = self._groups.get(name)
         if group is not None and group.leaving:
             group.leaving = False

@@ -42,32 +42,60 @@ class OwnerJournal:
         self._stream = Stream(*partition, group, epoch)
 
     def assigned(self, position: int, restarts: int) -> None:
-        """The owner begins at ``position``, after so many restarts."""
+        """Add that the owner begins.
+
+        Args:
+            position: the offset at which it begins.
+            restarts: owners that the assignment had before; the journal stores it as ``attempt``.
+        """
         journal = self._journal
         journal.add(int(Kind.ASSIGNED), journal.clock(), self._stream, position, restarts)
 
     def revoked(self, position: int, *, drained: bool) -> None:
-        """The assignment ends at ``position``, with or without a drain."""
+        """Add that the assignment ends.
+
+        Args:
+            position: the offset that the owner has reached.
+            drained: the owner has told the group its position at the end of a drain.
+        """
         journal = self._journal
         journal.add(int(Kind.REVOKED), journal.clock(), self._stream, position, code=0 if drained else 1)
 
     def offered(self, offer: Offer, now: float) -> None:
-        """A message was offered to a request, at ``now`` of the loop's clock."""
+        """Add that a message was offered to a request.
+
+        Args:
+            offer: gets its record's timestamp, for the events that follow.
+            now: event-loop time, in seconds.
+        """
         journal, record = self._journal, offer.record
         timestamp = offer.timestamp = record.timestamp()[1]  # type: ignore[attr-defined]
         took = -1.0 if timestamp < 0 else max(0.0, now + journal.shift - timestamp / 1000)
-        journal.put((_OFFERED, now, self._stream, offer.offset, offer.retries, timestamp, took, 0, 0))
+        journal.put(
+            (_OFFERED, now, self._stream, offer.offset, offer.retries, timestamp, took, 0, 0, offer.client)
+        )
 
     def returned(self, offer: Offer) -> None:
-        """The message came back, because its client was gone."""
+        """Add that a message came back, because its client was gone."""
         self._note(_RETURNED, offer)
 
     def acked(self, offer: Offer, *, auto: bool) -> None:
-        """A message was acknowledged; ``auto``: because its answer was sent."""
+        """Add that a message was acknowledged.
+
+        Args:
+            offer: of the message.
+            auto: because its answer was sent, and not by a client.
+        """
         self._note(_ACKED, offer, AUTO if auto else 0)
 
     def answered(self, offset: int, offer: Offer | None, result: AckResult) -> None:
-        """A client's ack got ``result``; ``offer`` is the offer that it was for, if that was pending."""
+        """Add the result of a client's ack.
+
+        Args:
+            offset: the one that he acknowledged.
+            offer: the offer that it was for; None: none was pending.
+            result: what he was told.
+        """
         journal = self._journal
         if result is not AckResult.DONE:
             journal.add(
@@ -79,13 +107,13 @@ class OwnerJournal:
             journal.add(int(Kind.ACKED), journal.clock(), self._stream, offset)
 
     def not_owned(self, offset: int) -> None:
-        """A client's ack came too late: the partition has been released."""
+        """Add that a client's ack came too late: the partition has been released."""
         journal = self._journal
         code = int(Refusal.NOT_OWNED)
         journal.add(int(Kind.ACK_REFUSED), journal.clock(), self._stream, offset, code=code)
 
     def dropped(self, offer: Offer) -> None:
-        """A message was given up after too many retries."""
+        """Add that a message was given up after too many retries."""
         self._note(_DROPPED, offer)
 
     def _note(self, kind: int, offer: Offer, flags: int = 0) -> None:
@@ -103,6 +131,7 @@ class OwnerJournal:
                 took if took > 0.0 else 0.0,
                 0,
                 flags,
+                offer.client,
             )
         )
 

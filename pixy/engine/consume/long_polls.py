@@ -93,10 +93,13 @@ class Delivery:
 class Poll:
     """One waiting request."""
 
-    __slots__ = ("arrived", "auto_ack", "deadline", "reply")
+    __slots__ = ("arrived", "auto_ack", "client", "deadline", "reply")
 
-    def __init__(self, reply: Future[Any], auto_ack: bool, arrived: float, deadline: float) -> None:
+    def __init__(
+        self, reply: Future[Any], auto_ack: bool, arrived: float, deadline: float, client: str = ""
+    ) -> None:
         self.reply = reply
+        self.client = client
         self.auto_ack = auto_ack
         self.arrived = arrived
         self.deadline = deadline
@@ -122,27 +125,28 @@ class TopicPolls:
         self.ready = RoundRobin()
         self.last_request = 0.0
         self.check_at = 0.0
-        """When to look next whether the topic is idle."""
+        """The loop's time at which to look next whether the topic is idle."""
         self.joined = False
-        """Whether the group has answered our subscription with an assignment."""
+        """True if the group has answered our subscription with an assignment."""
         self.missing = False
-        """Whether the topic does not exist."""
+        """True if the topic does not exist."""
 
     def __len__(self) -> int:
         return len(self._polls)
 
-    def add(self, reply: Future[Any], auto_ack: bool, now: float) -> Poll:
+    def add(self, reply: Future[Any], auto_ack: bool, now: float, client: str = "") -> Poll:
         """Queue a request. Its wait begins with the join, which may take up to ``join_wait``.
 
         Args:
             reply: gets the delivery or the error.
             auto_ack: whether the delivery acknowledges itself once it was sent.
             now: the time.
+            client: who asks; empty for the program itself.
         """
         wait = self._wait
         if not self.joined and not self.missing:
             wait += self._join_wait
-        poll = Poll(reply, auto_ack, now, now + wait)
+        poll = Poll(reply, auto_ack, now, now + wait, client)
         self._polls.append(poll)
         self.last_request = now
         return poll
@@ -168,8 +172,13 @@ class TopicPolls:
         """Drop requests whose clients are gone."""
         self._polls = deque(poll for poll in self._polls if not poll.reply.done())
 
+    def waiting(self) -> tuple[int, float | None]:
+        """Count the requests whose clients still wait; also return when the first of them arrived."""
+        arrived = [poll.arrived for poll in self._polls if not poll.reply.done()]
+        return len(arrived), min(arrived, default=None)
+
     def next_deadline(self) -> float | None:
-        """The time at which the first request times out."""
+        """Return the time at which the first request times out."""
         return self._polls[0].deadline if self._polls else None
 
     def expire(self, now: float) -> Iterator[Poll]:

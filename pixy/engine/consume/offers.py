@@ -41,16 +41,20 @@ class AckResult(enum.Enum):
 class Offer:
     """A message that a client has, or that waits to be offered."""
 
-    __slots__ = ("deadline", "offset", "out", "record", "retries", "timestamp")
+    __slots__ = ("client", "deadline", "first", "offset", "out", "record", "retries", "timestamp")
 
     def __init__(self, offset: int, record: Record) -> None:
         self.offset = offset
         self.record = record
         self.retries = -1
-        """How often it was offered again; -1 before the first offer."""
+        """The number of times that it was offered again; -1 before the first offer."""
         self.deadline = 0.0
         self.out = False
-        """Whether a client has it now."""
+        """True if a client has it now."""
+        self.client = ""
+        """Who got it last."""
+        self.first = 0.0
+        """When it was offered first."""
         self.timestamp = -1
         """The message's own timestamp in milliseconds; set by the journal when the message is offered."""
 
@@ -175,7 +179,7 @@ class OfferBook:
     # -- out ------------------------------------------------------------------------------------
 
     def offerable(self, now: float) -> int:
-        """How many calls of :meth:`offer` would return a message at this moment."""
+        """Count the calls of :meth:`offer` that would return a message at this moment."""
         if self.closed:
             return 0
         self._expire(now)
@@ -188,7 +192,7 @@ class OfferBook:
         )
 
     def _room(self) -> int:
-        """How many fresh messages can be offered after the one in hand."""
+        """Count the fresh messages that can be offered after the one in hand."""
         pending, size = len(self._offers), self._bytes
         if self._hand is not None:
             pending += 1
@@ -199,8 +203,13 @@ class OfferBook:
             return 1  # at least; the next one is counted once this one is offered
         return self._max_pending + 1 - pending
 
-    def offer(self, now: float) -> Offer | None:
-        """Offer the next message, if there is one."""
+    def offer(self, now: float, client: str = "") -> Offer | None:
+        """Offer the next message, if there is one.
+
+        Args:
+            now: the time.
+            client: who gets it.
+        """
         if self.closed:
             return None
         self._expire(now)
@@ -213,10 +222,12 @@ class OfferBook:
         self._unseen -= offer.offset in self._offers and offer.retries < 0
         offer.retries += 1
         offer.out = True
+        offer.client = client
         offer.deadline = now + self._ack_timeout
         if offer.offset not in self._offers:
             self._offers[offer.offset] = offer
             self._bytes += len(offer.record)
+            offer.first = now
         heapq.heappush(self._deadlines, (offer.deadline, offer.offset))
         if len(self._deadlines) > 2 * len(self._offers) + _SLACK:
             self._forget_stale_deadlines()
@@ -278,25 +289,39 @@ class OfferBook:
     # -- state ------------------------------------------------------------------------------------
 
     def pending_offer(self, offset: int) -> Offer | None:
-        """The offer of this offset, if it was made and is not done."""
+        """Return the offer of this offset, if it was made and is not done."""
         return self._offers.get(offset)
+
+    def unacked(self) -> list[Offer]:
+        """Return the offers that were made and are not done, by offset. Those of a crowded partition are some hundreds."""
+        return [self._offers[offset] for offset in sorted(self._offers)]
+
+    @property
+    def next_offset(self) -> int:
+        """The offset after the last fetched message."""
+        return self._next_offset
+
+    @property
+    def full(self) -> bool:
+        """True if fresh messages are held back until some are acknowledged."""
+        return bool(self._fresh) and not self._room()
 
     @property
     def pending(self) -> int:
-        """How many messages a client has seen and nobody has acknowledged."""
+        """The number of messages that a client has seen and nobody has acknowledged."""
         return len(self._offers) - self._unseen
 
     def outstanding(self, now: float) -> int:
-        """How many messages a client has and may still acknowledge in time."""
+        """Count the messages that a client has and may still acknowledge in time."""
         return sum(1 for offer in self._offers.values() if offer.out and offer.deadline > now)
 
     @property
     def buffered(self) -> int:
-        """How many fetched messages were never offered and will be."""
+        """The number of fetched messages that were never offered and will be."""
         return len(self._fresh) + (self._hand is not None and self._hand.retries < 0)
 
     def next_deadline(self) -> float | None:
-        """The time at which the next offer expires; None if no client has a message."""
+        """Return the time at which the next offer expires; None if no client has a message."""
         deadlines = self._deadlines
         while deadlines:
             deadline, offset = deadlines[0]
@@ -307,5 +332,5 @@ class OfferBook:
         return None
 
     def position(self) -> Position:
-        """The position that may be committed now."""
+        """Return the position that may be committed now."""
         return self.tracker.snapshot()

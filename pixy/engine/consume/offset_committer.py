@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from actors import Actor, handles
 from pixy.engine.consume import sparse_acks
 from pixy.engine.consume.offset_tracker import Position
+from pixy.engine.counters import GroupCounters
 from pixy.kafka.consumer import Commit
 from pixy.membership import Committed, Session
 from pixy.wire.types import TopicPartition
@@ -56,7 +57,7 @@ class _Tick:
 
 
 def to_commit(partition: TopicPartition, position: Position) -> Commit:
-    """A position as Kafka stores it: the ranges above the offset go into the metadata."""
+    """Return a position as Kafka stores it: the ranges above the offset go into the metadata."""
     metadata = sparse_acks.encode(position.offset, position.ranges)
     return Commit(*partition, position.offset, metadata)
 
@@ -69,10 +70,18 @@ class OffsetCommitter(Actor):
         interval: seconds between commits.
         refresh: seconds after which an offset that has not changed is committed again, and also when its partition
             was assigned. Kafka deletes old offsets of a group that has no members in its view. None: never.
+        counters: of the group.
     """
 
-    def __init__(self, session: Session, interval: float, refresh: float | None = None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        interval: float,
+        refresh: float | None = None,
+        counters: GroupCounters | None = None,
+    ) -> None:
         super().__init__()
+        self._counters = counters or GroupCounters()
         self._session = session
         self._interval = interval
         self._epochs: dict[TopicPartition, int] = {}
@@ -84,7 +93,7 @@ class OffsetCommitter(Actor):
         self._last: dict[TopicPartition, Commit] = {}
         """The last commits that Kafka has taken, if they are to be repeated."""
         self._refreshed: dict[TopicPartition, float] = {}
-        """When this member has last committed each of them."""
+        """The loop's time at which this member has last committed each of them."""
 
     def on_start(self) -> None:
         """Begin to tick."""
@@ -123,17 +132,22 @@ class OffsetCommitter(Actor):
     def _committed(self, outcome: Committed) -> None:
         sent, self._in_flight = self._in_flight or {}, None
         if outcome.error is None and not outcome.partitions and self._refresh is None:
+            self._counters.committed(len(sent), whole=True)
             return
+        taken = 0
         for partition, commit in sent.items():
             error = outcome.partitions.get(partition, outcome.error)
             if error is None:
+                taken += 1
                 if self._refresh is not None:
                     self._last[partition] = commit
                     self._refreshed[partition] = self.system.loop.time()
                 continue
             # The next tick tries again, unless a newer position waits already.
             self._failed.setdefault(partition, commit)
+            self._counters.commit_failed(error, self.system.loop.time())
             logger.warning("%s: commit of %s/%d failed, will retry: %s", self.path, *partition, error)
+        self._counters.committed(taken, whole=taken == len(sent))
 
     def _commit(self) -> None:
         if self._in_flight is None and (batch := {**self._due(), **self._failed, **self._moved_since()}):

@@ -38,7 +38,7 @@ class OffsetTracker:
             self.ack(start, stop)
 
     def is_acked(self, offset: int) -> bool:
-        """Whether the offset is done."""
+        """Return whether the offset is done."""
         if offset < self.position:
             return True
         at = bisect_right(self._starts, offset) - 1
@@ -64,15 +64,20 @@ class OffsetTracker:
             self.position = max(self.position, stops[0])
             del starts[0], stops[0]
 
+    @property
+    def done_above(self) -> int:
+        """The number of offsets above the position that are done."""
+        return sum(self._stops) - sum(self._starts)
+
     def snapshot(self) -> Position:
-        """The present state as an immutable value."""
+        """Return the present state as an immutable value."""
         if not self._starts:
             return Position(self.position)
         return Position(self.position, tuple(zip(self._starts, self._stops, strict=True)))
 
 
 def resume_at(start: int, base: int, ranges: Iterable[Range]) -> Position:
-    """The position of a partition that begins at ``start``.
+    """Return the position of a partition that begins at ``start``.
 
     Args:
         start: every offset below is done: consumed, or removed from the log since the commit.

@@ -22,6 +22,7 @@ from pixy.engine.consume.partition_messages import (
     Records,
 )
 from pixy.engine.consume.partition_owner import PartitionOwner
+from pixy.engine.consume.views import PartitionView
 from pixy.kafka.consumer import Commit
 from pixy.membership import Fetched
 from pixy.wire.types import TopicPartition
@@ -67,11 +68,28 @@ class OwnedPartitions:
         return iter(self._owners)
 
     def by_topic(self) -> dict[str, list[int]]:
-        """The partitions of each topic, sorted."""
+        """Return the partitions of each topic, sorted."""
         owned: dict[str, list[int]] = {}
         for topic, partition in sorted(self._owners):
             owned.setdefault(topic, []).append(partition)
         return owned
+
+    def views(self) -> tuple[PartitionView, ...]:
+        """Return the state of each partition, sorted."""
+        return tuple(
+            PartitionView(
+                topic,
+                partition,
+                own.epoch,
+                own.since,
+                own.start.position if own.position is None else own.position.offset,
+                own.pending,
+                own.lives,
+                (topic, partition) in self._draining or (topic, partition) in self._drained,
+            )
+            for topic, partition in sorted(self._owners)
+            for own in (self._owners[topic, partition].assignment,)
+        )
 
     def fetched(self, event: Fetched) -> None:
         """Pass fetched messages, and ends that were reached, to the owners."""
@@ -84,27 +102,32 @@ class OwnedPartitions:
                 owner.ref.tell(EndReached(*end), urgent=True)
 
     def get(self, partition: TopicPartition) -> ActorRef[PartitionOwner] | None:
-        """The owner of a partition, if this member has it."""
+        """Return the owner of a partition, if this member has it."""
         owner = self._owners.get(partition)
         return None if owner is None else owner.ref
 
     def serves(self, partition: TopicPartition, epoch: int) -> bool:
-        """Whether the partition is still assigned under this epoch, and not draining."""
+        """Return whether the partition is still assigned under this epoch, and not draining.
+
+        Args:
+            partition: one that this member may have lost since.
+            epoch: of the assignment under which its owner has reported.
+        """
         owner = self._owners.get(partition)
         drains = partition in self._draining or partition in self._drained
         return owner is not None and not drains and owner.assignment.epoch == epoch
 
     def was_released(self, partition: TopicPartition) -> bool:
-        """Whether this member had the partition and has released it since, by revocation or loss."""
+        """Return whether this member had the partition and has released it since, by revocation or loss."""
         return partition in self._released
 
     def positions(self) -> list[Commit]:
-        """The last positions of all partitions, as far as they have moved: for a commit without a drain."""
+        """Return the last positions of all partitions, as far as they have moved: for a commit without a drain."""
         found = ((partition, owner.assignment.position) for partition, owner in self._owners.items())
         return [to_commit(partition, position) for partition, position in found if position is not None]
 
     def count_pending(self, topic: str) -> int:
-        """How many messages of the topic are offered and not acknowledged."""
+        """Count the messages of the topic that are offered and not acknowledged."""
         return sum(
             owner.assignment.pending for partition, owner in self._owners.items() if partition[0] == topic
         )

@@ -9,6 +9,7 @@ from pixy.config.model import Consumer
 from pixy.engine.consume.assignment import Assignment
 from pixy.engine.consume.offset_committer import OffsetCommitter
 from pixy.engine.consume.partition_owner import PartitionOwner
+from pixy.engine.counters import GroupCounters
 from pixy.engine.journal.buffer import Journal, Kind, Refusal, Stream
 from pixy.membership import Session
 from pixy.wire.types import TopicPartition
@@ -24,6 +25,7 @@ class OwnerSpawner:
         session: returns the present session.
         committer: gets the owners' positions.
         journal: notes what happens to each message; None for no journal.
+        counters: of the group.
     """
 
     def __init__(
@@ -34,7 +36,9 @@ class OwnerSpawner:
         session: Callable[[], Session],
         committer: ActorRef[OffsetCommitter],
         journal: Journal | None,
+        counters: GroupCounters,
     ) -> None:
+        self._counters = counters
         self._actor = actor
         self._group = group
         self._conf = conf
@@ -54,11 +58,13 @@ class OwnerSpawner:
             self._session(),
             self._conf,
             self._journal_of(topic),
+            self._counters.topics.of(topic),
             name=self._actor.free_name(f"{topic}.{partition}"),
         )
 
     def note_refused(self, partition: TopicPartition, offset: int) -> None:
-        """Note in the journal that an ack was refused, because this member does not own the partition."""
+        """Count an ack that was refused, and note it in the journal, because this member does not own the partition."""
+        self._counters.topics.of(partition[0]).refused += 1
         journal = self._journal_of(partition[0])
         if journal is not None:
             code = int(Refusal.NOT_OWNED)

@@ -31,6 +31,15 @@ from pixy.engine.consume.partition_messages import (
     Serve,
     Unserved,
 )
+from pixy.engine.consume.views import (
+    MessageView,
+    OffersView,
+    ViewMessage,
+    ViewOffers,
+    view_message,
+    view_offers,
+)
+from pixy.engine.counters import ConsumeCounters
 from pixy.engine.journal.buffer import Journal
 from pixy.errors import LongPollTimeout, NeverOffered, PartitionLost
 from pixy.membership import Session
@@ -62,6 +71,7 @@ class PartitionOwner(Actor):
         session: fetches; it gets credit for the messages that were let go of.
         conf: the limits and timeouts.
         journal: notes what happens to each message; None for no journal.
+        counters: of the group and the topic.
     """
 
     def __init__(
@@ -73,8 +83,10 @@ class PartitionOwner(Actor):
         session: Session,
         conf: Consumer,
         journal: Journal | None = None,
+        counters: ConsumeCounters | None = None,
     ) -> None:
         super().__init__()
+        self._counters = counters or ConsumeCounters()
         self._journal = journal
         self._notes: OwnerJournal | None = None
         assignment.lives += 1
@@ -175,7 +187,7 @@ class PartitionOwner(Actor):
             if poll.deadline <= now:
                 poll.reply.try_fail(LongPollTimeout())
                 continue
-            offer = self._book.offer(now)
+            offer = self._book.offer(now, poll.client)
             if offer is None:
                 unserved.append(poll)
                 continue
@@ -204,14 +216,17 @@ class PartitionOwner(Actor):
                 self._take_back(message.offset, message.number)
             return
         offer = self._book.pending_offer(message.offset)
-        self._book.ack(message.offset)
+        if self._book.ack(message.offset) is AckResult.DONE:
+            self._counters.acked += 1
         if self._notes is not None and offer is not None:
             self._notes.acked(offer, auto=True)
 
     def _take_back(self, offset: int, number: int) -> None:
         offer = self._book.pending_offer(offset)
-        if self._book.give_back(offset, number) and self._notes is not None and offer is not None:
-            self._notes.returned(offer)
+        if self._book.give_back(offset, number):
+            self._counters.returned += 1
+            if self._notes is not None and offer is not None:
+                self._notes.returned(offer)
 
     def _return_polls(self, polls: tuple[Poll, ...]) -> None:
         if polls:
@@ -219,6 +234,9 @@ class PartitionOwner(Actor):
 
     def _count_offered(self, offer: Offer) -> None:
         offset = offer.offset
+        self._counters.offered += 1
+        if offer.retries:
+            self._counters.repeated += 1
         if offset >= self._credited_below:
             self._credited_below = offset + 1
             self._credit += 1
@@ -231,6 +249,7 @@ class PartitionOwner(Actor):
         offset = request.offset
         reply = self.take_reply()
         if self._assignment.released:
+            self._counters.refused += 1
             if self._notes is not None:
                 self._notes.not_owned(offset)
             reply.try_fail(PartitionLost(self._group, *self._partition))
@@ -239,12 +258,24 @@ class PartitionOwner(Actor):
         result = self._book.ack(offset)
         if self._notes is not None:
             self._notes.answered(offset, offer, result)
-        if result is not AckResult.DONE:
+        if result is AckResult.DONE:
+            self._counters.acked += 1
+        else:
             logger.info("%s: bad ack of offset %d: %s", self.path, offset, result.value)
         if result is AckResult.NEVER_OFFERED:
+            self._counters.refused += 1
             reply.try_fail(NeverOffered(*self._partition, offset))
         else:
             reply.try_set(None)
+
+    @handles(ViewOffers)
+    def _view(self, query: ViewOffers) -> OffersView:
+        return view_offers(self._book, self._conf.ack_timeout, query)
+
+    @handles(ViewMessage)
+    def _view_message(self, query: ViewMessage) -> MessageView:
+        own = self._assignment
+        return view_message(self._book, self._conf.ack_timeout, query.offset, own.epoch, own.since)
 
     @handles(Announce)
     def _announce(self, _message: Announce) -> None:
@@ -272,6 +303,7 @@ class PartitionOwner(Actor):
                 self._tell_group(Ready(self._partition, self._assignment.epoch, more))
             self._watch_deadline()
         for offer in book.dropped:
+            self._counters.given_up += 1
             self._log_dropped(offer)
             if self._notes is not None:
                 self._notes.dropped(offer)

@@ -69,7 +69,7 @@ def decode(offset: int, metadata: str) -> list[Range]:
 
 
 def acknowledged(offset: int, metadata: str, end: int | None) -> list[Range]:
-    """The ranges that a group has acknowledged beyond its committed offset.
+    """Return the ranges that a group has acknowledged beyond its committed offset.
 
     The text may be another tool's and decode by chance, and each range that it yields is messages that are not
     delivered. No range of ours touches the offset or the range before it, and none is beyond the log's end. If one does,
@@ -93,7 +93,12 @@ def acknowledged(offset: int, metadata: str, end: int | None) -> list[Range]:
 
 
 def to_text(offset: int, metadata: str) -> str:
-    """Format the ranges for people, relative to ``offset``, end exclusive: ``1-2,9-11``; '' if invalid."""
+    """Format the ranges for people, relative to the offset, end exclusive: ``1-2,9-11``; '' if they are not valid.
+
+    Args:
+        offset: the committed one.
+        metadata: of the commit, as :func:`encode` has made it.
+    """
     try:
         ranges = decode(offset, metadata)
     except ValueError:

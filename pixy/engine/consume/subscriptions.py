@@ -14,6 +14,7 @@ from typing import Protocol
 from actors import Actor
 from pixy.config.model import Consumer
 from pixy.engine.consume.long_polls import Poll, TopicPolls
+from pixy.engine.consume.views import TopicView
 from pixy.errors import LongPollTimeout, PixyError, Unavailable
 from pixy.membership import Session
 from pixy.wire.types import TopicPartition
@@ -72,10 +73,13 @@ class Group(Protocol):
     """The part of the group's actor that :class:`Subscriptions` calls."""
 
     def count_pending(self, topic: str) -> int:
-        """How many messages of the topic are offered and not acknowledged."""
+        """Count the messages of the topic that are offered and not acknowledged."""
+
+    def topic_expired(self, topic: str) -> None:
+        """Hear that nobody asks for a topic any more."""
 
     def last_topic_expired(self) -> None:
-        """The group has no topic any more."""
+        """Hear that the group has no topic any more."""
 
 
 class Subscriptions:
@@ -100,21 +104,21 @@ class Subscriptions:
         self._topics: dict[str, TopicPolls] = {}
         self._subscribed: dict[str, int] = {}
         self._member = False
-        """Whether the group has answered with an assignment, for whatever topics."""
+        """True if the group has answered with an assignment, for whatever topics."""
         self.closed = False
         """Set when the group leaves: no topic is subscribed to or expires any more."""
         self.failure: PixyError | None = None
-        """Why the group consumes nothing until it joins again: the answer to the requests that time out."""
+        """The reason why the group consumes nothing until it joins again: the answer to the requests that time out."""
 
     def __len__(self) -> int:
         return len(self._topics)
 
     def get(self, topic: str) -> TopicPolls | None:
-        """The long polls of a topic, if the group is interested in it."""
+        """Return the long polls of a topic, if the group is interested in it."""
         return self._topics.get(topic)
 
     def open(self, topic: str, *, joined: bool = False) -> TopicPolls:
-        """The long polls of a topic; a new topic is looked up and subscribed to.
+        """Return the long polls of a topic; a new topic is looked up and subscribed to.
 
         Args:
             topic: which.
@@ -156,6 +160,13 @@ class Subscriptions:
         deadline = polls.next_deadline()
         if deadline is not None and not self._actor.has_timer(key):
             self._actor.set_timer(key, max(0.0, deadline - self._now()), PollsDue(topic))
+
+    def views(self) -> tuple[TopicView, ...]:
+        """Return the state of each topic, sorted."""
+        return tuple(
+            TopicView(topic, *polls.waiting(), polls.last_request, polls.joined, polls.missing)
+            for topic, polls in sorted(self._topics.items())
+        )
 
     def drain(self) -> Iterator[Poll]:
         """Take out all requests."""
@@ -264,6 +275,7 @@ class Subscriptions:
 
     def _unsubscribe(self, topic: str) -> None:
         logger.info("%s: subscription to %s expired", self._actor.path, topic)
+        self._group.topic_expired(topic)
         del self._topics[topic]
         self._subscribed.pop(topic, None)
         self._actor.cancel_timer(("recheck", topic))

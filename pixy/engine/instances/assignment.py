@@ -80,9 +80,11 @@ class Assignment:
         self._changes = Changes(context, operations, reads, self._replace)
         self._matched: tuple[Subscription, tuple[str, ...]] | None = None
         """The topics of the last look for those that match the pattern of a subscription."""
+        self._asked: list[Subscription] = []
+        """What clients have asked for while a DELETE may wait, in order."""
 
     def resume(self) -> None:
-        """After a restart: consume the same topics or partitions, from the reader's positions on."""
+        """Consume the same topics or partitions after a restart, from the reader's positions on."""
         self._changes.resume()
         self.repeat()
 
@@ -139,8 +141,10 @@ class Assignment:
         state.subscription.check_change(wanted)
         self._checking = ""
         if wanted == state.subscription:
+            self._note_asked(state.subscription)
             return
         self._operations.check_room()
+        self._note_asked(wanted)
         if wanted.pattern:
             before, state.subscription = state.subscription, wanted
             self._find_topics(wanted, before, self._context.take_reply())
@@ -201,7 +205,7 @@ class Assignment:
         reads.serve()
 
     def _made_later(self, subscription: Subscription, topics: tuple[str, ...]) -> tuple[str, ...]:
-        """Those of the topics that were made after the reader had subscribed to the pattern, be it during a restart."""
+        """Return those of the topics that were made after the reader had subscribed to the pattern, be it during a restart."""
         state = self._context.state
         if subscription is not state.in_effect:
             return ()
@@ -221,14 +225,24 @@ class Assignment:
         """See :class:`Unsubscribe`."""
         context, reply = self._context, self._context.take_reply()
         if context.spec.auto_commit and context.positions.resuming:
-            subscription = context.state.subscription
-            self._offsets.after_resuming(lambda _error: self._unsubscribe_late(subscription, reply))
+            before = len(self._asked)
+            self._offsets.after_resuming(lambda _error: self._unsubscribe_late(before, reply))
         else:
             self._unsubscribe(reply)
 
-    def _unsubscribe_late(self, subscription: Subscription, reply: Future[Any]) -> None:
-        """Carry out what has waited, unless its client has gone or a later change has replaced the subscription."""
-        if reply.done() or self._context.state.subscription is not subscription:
+    def _note_asked(self, wanted: Subscription) -> None:
+        if self._context.positions.resuming:
+            self._asked.append(wanted)
+
+    def _unsubscribe_late(self, before: int, reply: Future[Any]) -> None:
+        """Carry out what has waited, unless its client has gone or a later request has asked for the present subscription.
+
+        Args:
+            before: the number of requests that came before.
+            reply: to the request.
+        """
+        subscription = self._context.state.subscription
+        if reply.done() or any(each is subscription for each in self._asked[before:]):
             reply.try_set(None)
         else:
             self._unsubscribe(reply)
@@ -272,11 +286,12 @@ class Assignment:
             return
         self._context.state.subscription.check_change(wanted)
         self._operations.check_room()
+        self._note_asked(wanted)
         self._changes.assign(wanted, self._context.take_reply())
         self._reads.look_again()
 
     def _replace(self, starts: Mapping[TopicPartition, int], keep: Mapping[TopicPartition, int]) -> None:
-        """Exactly these partitions are assigned now, each from the given offset on.
+        """Replace the assignment: exactly these partitions are assigned now, each from the given offset on.
 
         Those that the reader keeps are left alone: it may have read on since the session was told of its position.
         """
@@ -293,6 +308,8 @@ class Assignment:
 
     def assigned(self, event: Assigned) -> None:
         """See :class:`pixy.membership.instances.Assigned`."""
+        if self._context.session is not None:
+            self._context.session.heard(event)
         self._context.positions.assign(event.starts, event.new)
         self._reads.refusal = None
         self._reads.start_clocks()
@@ -312,6 +329,7 @@ class Assignment:
     def met(self, event: Met) -> None:
         """See :class:`pixy.membership.instances.Met`."""
         self._context.state.met.update(event.topics)
+        self._context.positions.wait(event.late)
 
     def lost(self, event: Lost) -> None:
         """See :class:`pixy.membership.instances.Lost`."""

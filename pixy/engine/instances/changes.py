@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from actors import Backoff, Future
-from pixy.engine.instances.context import Context, Subscription
+from pixy.engine.instances.context import END, Context, Subscription
 from pixy.engine.instances.offsets import Seek
 from pixy.engine.instances.operations import Operation, Operations
 from pixy.engine.instances.reads import Reads
@@ -34,12 +34,16 @@ class RepeatDue:
 
 
 @dataclass(slots=True)
-class _Subscribe(Operation):
-    what = "subscribe"
+class _Change(Operation):
     changes: Changes
-    topics: tuple[str, ...]
     wanted: Subscription | None
-    """To be given up after a failure; None: what is in effect stands, whatever becomes of this command."""
+    """The subscription that takes effect if the command succeeds and is given up if it fails. None: the one in effect stands."""
+
+
+@dataclass(slots=True)
+class _Subscribe(_Change):
+    what = "subscribe"
+    topics: tuple[str, ...]
     added: tuple[str, ...]
 
     def send(self, session: InstanceSession, token: int) -> None:
@@ -54,14 +58,11 @@ class _Subscribe(Operation):
 
 
 @dataclass(slots=True)
-class _Assign(Operation):
+class _Assign(_Change):
     what = "assign"
-    changes: Changes
     partitions: tuple[TopicPartition, ...]
-    wanted: Subscription | None
-    """As for :class:`_Subscribe`."""
     keep: Mapping[TopicPartition, int] = field(default_factory=dict)
-    """The reader's positions when the session was told."""
+    """The reader's positions at the time of the command."""
 
     def send(self, session: InstanceSession, token: int) -> None:
         self.changes.in_turn(self, partial(self._send, session, token))
@@ -146,7 +147,7 @@ class Changes:
             added: see :meth:`pixy.membership.instances.InstanceSession.subscribe`.
             reply: to the request, if there is one.
         """
-        self._operations.begin(_Subscribe(self, topics, wanted, added), reply)
+        self._operations.begin(_Subscribe(self, wanted, topics, added), reply)
 
     def assign(self, wanted: Subscription, reply: Future[Any] | None) -> None:
         """Tell the session which partitions a client has chosen. The reader keeps its positions in them.
@@ -156,19 +157,22 @@ class Changes:
             reply: to the request.
         """
         self._context.state.subscription = wanted
-        self._operations.begin(_Assign(self, wanted.partitions, wanted), reply)
+        self._operations.begin(_Assign(self, wanted, wanted.partitions), reply)
 
     def assign_again(self, partitions: tuple[TopicPartition, ...]) -> None:
         """Tell a new session which partitions are chosen."""
-        self._operations.begin(_Assign(self, partitions, None))
+        self._operations.begin(_Assign(self, None, partitions))
 
     def positions_in(self, partitions: tuple[TopicPartition, ...]) -> dict[TopicPartition, int]:
-        """The reader's positions in those of the partitions that are assigned, or where seeks under way go back to."""
+        """Return the reader's positions in those of the partitions that are assigned, or where seeks under way go back to.
+
+        END for those whose end is not known yet, unless a seek is under way.
+        """
         offsets = self._context.positions.offsets
         found = {partition: offsets[partition] for partition in partitions if partition in offsets}
         for seek in self._operations.under_way(Seek):
             for partition, offset in seek.offsets.items():
-                if offset < found.get(partition, offset):
+                if partition in found and (found[partition] == END or offset < found[partition]):
                     found[partition] = offset
         return found
 
@@ -188,7 +192,7 @@ class Changes:
             self._next.append((assign, tell))
 
     def next_in_turn(self) -> None:
-        """The session has carried out an assignment, or failed to."""
+        """Tell the session of the next assignment: it has carried out one, or failed to."""
         self._assigning = None
         if self._next:
             self.in_turn(*self._next.popleft())
@@ -196,10 +200,10 @@ class Changes:
     # -- the outcome of a change ------------------------------------------------------------------
 
     def succeeded(self, wanted: Subscription | None, topics: tuple[str, ...] = ()) -> None:
-        """The session has carried out a change, or what is in effect.
+        """Note that the session has carried out a change, or what is in effect.
 
         Args:
-            wanted: see :class:`_Subscribe`.
+            wanted: see :class:`_Change`.
             topics: that were subscribed to.
         """
         state = self._context.state
@@ -214,7 +218,7 @@ class Changes:
         """Go back to what is in effect. Returns whether the failed change was the latest.
 
         Args:
-            wanted: see :class:`_Subscribe`.
+            wanted: see :class:`_Change`.
             error: why it failed.
         """
         if wanted is not None:
@@ -228,7 +232,7 @@ class Changes:
         return False
 
     def give_up(self, wanted: Subscription) -> bool:
-        """Go back to what is in effect, unless a later change has replaced a failed one. Returns whether."""
+        """Go back to what is in effect. Return False if nothing changes, because a later change has replaced the failed one."""
         state = self._context.state
         if state.subscription is not wanted:
             return False

@@ -67,7 +67,7 @@ class InstanceClient:
         return made
 
     async def count(self) -> dict[str, int]:
-        """The number of instances in each state: see :class:`GetInstanceState`."""
+        """Return the number of instances in each state: see :class:`GetInstanceState`."""
         return await self._ask_registry(CountInstances())
 
     async def find(self, group: str, name: str, *, owner: str = "") -> ActorRef[Instance]:

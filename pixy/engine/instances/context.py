@@ -27,10 +27,10 @@ class Catalogue(Protocol):
     """Looks up topics and offsets over connections that do not wait for records."""
 
     async def check(self, topic: str) -> None:
-        """Raises UnknownTopic if there is no such topic."""
+        """Raise UnknownTopic if there is no such topic."""
 
     async def matching(self, pattern: TopicPattern) -> tuple[str, ...]:
-        """The topics that match a pattern, sorted. Raises PixyError."""
+        """Return the topics that match a pattern, sorted. Raises PixyError."""
 
     async def find(self, times: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
         """See :class:`pixy.engine.admin_messages.FindOffsets`."""
@@ -50,7 +50,7 @@ class Subscription:
         return bool(self.topics or self.pattern or self.partitions)
 
     def check_change(self, to: Subscription) -> None:
-        """Raises IllegalState if ``to`` is of another kind: delete the subscription first."""
+        """Raise IllegalState if ``to`` is of another kind: delete the subscription first."""
         kinds = [bool(self.topics), bool(self.pattern), bool(self.partitions)]
         if any(kinds) and kinds != [bool(to.topics), bool(to.pattern), bool(to.partitions)]:
             raise IllegalState("Subscription to topics, partitions and pattern are mutually exclusive")
@@ -107,22 +107,22 @@ class Context:
         self.positions = state.positions
         self.catalogue = catalogue
         self.closing = False
-        """Whether the instance takes no more requests."""
+        """True if the instance takes no more requests."""
         self.session: InstanceSession | None = None
         self._session_id: object = None
         self._make_session = make_session
-        self._earlier = Earlier(state.positions.begin_again(), dict(state.met))
+        self._earlier = Earlier(state.positions.begin_again(), dict(state.met), state.positions.late)
 
     def now(self) -> float:
-        """The loop's time in seconds."""
+        """Return the loop's time in seconds."""
         return self.actor.system.loop.time()
 
     def take_reply(self) -> Future[Any]:
-        """The reply to the current request, to be set later."""
+        """Return the reply to the current request, to be set later."""
         return self.actor.take_reply()
 
     def open_session(self) -> InstanceSession:
-        """The session; a new one unless there is one already.
+        """Return the session; a new one unless there is one already.
 
         A session costs a thread, connections and memory, so an instance opens one only to consume or
         commit.
@@ -138,7 +138,7 @@ class Context:
         return self.session
 
     def is_current(self, message: SessionEvent) -> bool:
-        """Whether an event comes from the present session."""
+        """Return whether an event comes from the present session."""
         return message.session_id is self._session_id
 
     def leave_group(self) -> Coroutine[Any, Any, None]:

@@ -19,7 +19,7 @@ Progress = list[tuple[TopicPartition, int, int | None]]
 
 @dataclass(frozen=True, slots=True)
 class InstanceSpec:
-    """How an instance was created.
+    """The options with which an instance was created.
 
     Attributes:
         format: of the records in its answers. The engine only checks that reads do not change it.
@@ -72,7 +72,7 @@ class SubscribeTo(InstanceRequest[None]):
     topics: tuple[str, ...] = ()
     pattern: str = ""
     allowed: Callable[[str], bool] | None = field(default=None, compare=False, repr=False)
-    """Which of the topics that match the pattern the reader may consume; None: all."""
+    """Tells whether the reader may consume a topic that matches the pattern; None: he may consume all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +186,9 @@ class ReadBatch:
         self._instance = instance
 
     def sent(self) -> None:
-        """The answer was written: from now on the records count as handed out."""
+        """Report that the answer was written: from now on the records count as handed out."""
         self._instance.notify(BatchSettled(self, True), urgent=True)
 
     def give_back(self) -> None:
-        """The reader is gone: the next read returns the records."""
+        """Report that the reader is gone: the next read returns the records."""
         self._instance.notify(BatchSettled(self, False), urgent=True)

@@ -11,7 +11,7 @@ from typing import Any
 from actors import Future
 from pixy.engine.instances.context import Context
 from pixy.engine.instances.messages import CommitOffsets, GetCommitted, Progress, SeekTo
-from pixy.engine.instances.operations import Operation, Operations, Postponed
+from pixy.engine.instances.operations import Operation, Operations, Postponed, given_up
 from pixy.engine.instances.positions import Positions
 from pixy.engine.instances.reads import Reads
 from pixy.errors import PixyError, Unavailable, UnknownInstance
@@ -84,7 +84,7 @@ class _AutoCommit(Operation):
     path: str
     repeat: Callable[[], None]
     asked_again: bool = False
-    """Whether another automatic commit was due meanwhile."""
+    """True if another automatic commit was due meanwhile."""
 
     def send(self, session: InstanceSession, token: int) -> None:
         session.commit(token, self.positions.confirmed(), assigned_only=True)
@@ -152,9 +152,15 @@ class Offsets:
         context = self._context
         if context.positions.resuming:
             self._operations.check_room()
-            self.after_resuming(partial(self._commit_positions, context.take_reply()))
+            self.after_resuming(partial(self._commit_late, context.take_reply()))
         else:
             self._commit_positions(context.take_reply(), None)
+
+    def _commit_late(self, reply: Future[Any], error: PixyError | None) -> None:
+        """Carry out what has waited, unless a DELETE of the subscription, which has waited as well, commits the positions now."""
+        if error is None and self._context.session is None and not self._context.closing:
+            error = given_up()
+        self._commit_positions(reply, error)
 
     def _commit_positions(self, reply: Future[Any], error: PixyError | None) -> None:
         positions = self._context.positions

@@ -25,7 +25,7 @@ class Operation:
     what: ClassVar[str]
     """Names the command in errors."""
     outlives_session: ClassVar[bool] = False
-    """Whether its result counts after its session was given up, because it is Kafka's and not the session's."""
+    """True if its result counts after its session was given up, because it is Kafka's and not the session's."""
 
     def send(self, session: InstanceSession, token: int) -> None:
         """Give the command to the session. Called again if the command meets a rebalance.
@@ -103,7 +103,7 @@ class Operations:
         return len(self._under_way) + len(self._postponed)
 
     def under_way(self, kind: type[OperationT]) -> list[OperationT]:
-        """The operations of one kind on the present session, the oldest first.
+        """Return the operations of one kind on the present session, the oldest first.
 
         Args:
             kind: the class.
@@ -184,7 +184,7 @@ class Operations:
             self._end(token, None, given_up())
 
     def session_ended(self) -> None:
-        """An earlier session has ended: no result of a command to it comes any more."""
+        """Settle the operations of an earlier session, which has ended: no result of a command to it comes any more."""
         for token, found in tuple(self._under_way.items()):
             if self._is_stale(found):
                 self._end(token, None, given_up())
@@ -235,7 +235,7 @@ class Operations:
     # -- the end ----------------------------------------------------------------------------------
 
     def fail_all(self, error: PixyError) -> None:
-        """The instance ends: answer every request that waits with ``error``."""
+        """Answer every request that waits with ``error``: the instance ends."""
         for found in self._under_way.values():
             if found.reply is not None:
                 found.reply.try_fail(error)
@@ -243,5 +243,5 @@ class Operations:
 
 
 def given_up() -> IllegalState:
-    """Why a command to a session has no result: its client has ended the session."""
+    """Make the error of a command to a session that has no result: its client has ended the session."""
     return IllegalState("the subscription was deleted")

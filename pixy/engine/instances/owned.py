@@ -1,4 +1,4 @@
-"""How many consumer instances each principal has, in all clusters together. For one event loop, so it needs no lock."""
+"""Count the consumer instances of each principal, in all clusters together. For one event loop, so it needs no lock."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class OwnedInstances:
         self._owners: WeakKeyDictionary[ActorRef[Any], str] = WeakKeyDictionary()
 
     def count(self, owner: str) -> int:
-        """The instances of a principal."""
+        """Count the instances of a principal."""
         return sum(each == owner and ref.is_alive() for ref, each in self._owners.items())
 
     def place(self, owner: str, most: int) -> InstancePlace:
-        """A place for one more instance.
+        """Return a place for one more instance.
 
         Args:
             owner: whose.
@@ -32,7 +32,12 @@ class OwnedInstances:
         return InstancePlace(self, owner, most)
 
     def add(self, owner: str, ref: ActorRef[Any]) -> None:
-        """Count an instance."""
+        """Count an instance, as long as its actor lives.
+
+        Args:
+            owner: the principal's name.
+            ref: of the actor.
+        """
         self._owners[ref] = owner
 
     def discard(self, ref: ActorRef[Any]) -> None:
@@ -62,7 +67,7 @@ class InstancePlace:
         self._owned.add(self._owner, ref)
 
     def free(self) -> None:
-        """The instance counts no longer."""
+        """Count the instance no longer."""
         if self._ref is not None:
             self._owned.discard(self._ref)
 

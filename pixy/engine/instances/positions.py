@@ -8,7 +8,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pixy.engine.consume.long_polls import Message
 from pixy.engine.instances.messages import Progress
 from pixy.kafka.consumer import Commit
-from pixy.kafka.instance_consumer import partition_of, size_of
+from pixy.kafka.instance_consumer import END, partition_of, size_of
+from pixy.kafka.partition_logs import FirstAttempt
 from pixy.membership.instances import EarlierPosition
 from pixy.wire.types import TopicPartition
 
@@ -36,7 +37,9 @@ class Positions:
         self._unread: dict[TopicPartition, bool] = {}
         """Those of them at which the reader has read nothing, and whether they are starts that are to be committed."""
         self.resuming = False
-        """Whether there are such positions to commit, and no partition is assigned yet: so they cannot be committed now."""
+        """True if there are such positions to commit, and no partition is assigned yet: so they cannot be committed now."""
+        self._late: dict[TopicPartition, FirstAttempt] = {}
+        """The partitions that wait for their beginning, also from before a restart, and since when."""
         self._epochs: dict[TopicPartition, int] = {}
         self._last_epoch = 0
 
@@ -54,10 +57,23 @@ class Positions:
         return partition in self._positions
 
     def epochs(self) -> dict[TopicPartition, int]:
-        """The epoch of each partition: it changes with every assignment and every seek, so that records
+        """Return the epoch of each partition: it changes with every assignment and every seek, so that records
         taken before one can be told from records taken after it.
         """
         return dict(self._epochs)
+
+    @property
+    def late(self) -> dict[TopicPartition, FirstAttempt]:
+        """See :attr:`pixy.membership.instances.Earlier.late`."""
+        return dict(self._late)
+
+    def wait(self, late: Mapping[TopicPartition, FirstAttempt]) -> None:
+        """Note partitions that wait for their beginning, until it is assigned or sought.
+
+        Args:
+            late: since when each waits.
+        """
+        self._late.update(late)
 
     def begin_again(self) -> dict[TopicPartition, EarlierPosition]:
         """Forget the assignment, because a new session follows.
@@ -67,8 +83,8 @@ class Positions:
             too: where nothing is committed, a later end would leave out what was written meanwhile.
         """
         for partition, position in self._positions.items():
-            if position < 0:
-                continue  # the oldest record or the end, wherever it is
+            if position == END:
+                continue  # see ``late``
             # The confirmed position is the session's last commit, of which it is not known whether it has succeeded.
             last = {self._confirmed[partition]} if partition in self._confirmed else set()
             self._earlier[partition] = EarlierPosition(position, self._expected[partition] | last)
@@ -89,9 +105,10 @@ class Positions:
         return dict(self._earlier)
 
     def forget_earlier(self) -> None:
-        """The reader gives up what it consumed: positions from before a restart mean nothing any more."""
+        """Forget the positions from before a restart: the reader gives up what it consumed."""
         self._earlier.clear()
         self._unread.clear()
+        self._late = {each: first for each, first in self._late.items() if each in self._positions}
         self.resuming = False
 
     def assign(
@@ -118,6 +135,8 @@ class Positions:
                 self._forget(partition)
                 self._expected[partition] = frozenset({start})
             self._positions[partition] = start
+            if start != END:
+                self._late.pop(partition, None)
             if partition in new:
                 self._new[partition] = start
             self._begin_epoch(partition)
@@ -127,6 +146,7 @@ class Positions:
         for partition, offset in offsets.items():
             if partition in self._positions:
                 self._move(partition, offset)
+                self._late.pop(partition, None)
                 self._confirmed[partition] = offset
                 self._unconfirmed.discard(partition)
                 self._begin_epoch(partition)
@@ -135,6 +155,7 @@ class Positions:
         """Remove partitions that are no longer assigned."""
         for partition in partitions:
             self._positions.pop(partition, None)
+            self._late.pop(partition, None)
             self._forget(partition)
             self._epochs.pop(partition, None)
 
@@ -168,17 +189,17 @@ class Positions:
                 return  # the last record of every partition has been seen
 
     def confirm(self) -> None:
-        """The reader has processed what it was handed out so far."""
+        """Note that the reader has processed what it was handed out so far."""
         for partition in self._unconfirmed:
             self._confirmed[partition] = self._positions[partition]
         self._unconfirmed.clear()
 
     def uncommitted(self) -> tuple[Commit, ...]:
-        """The positions that have moved since they were last committed, and the starts to be committed."""
+        """Return the positions that have moved since they were last committed, and the starts to be committed."""
         return self._commits({partition: self._positions[partition] for partition in self._moved})
 
     def confirmed(self) -> tuple[Commit, ...]:
-        """As :meth:`uncommitted`, without what the reader has not confirmed."""
+        """Return what :meth:`uncommitted` does, without what the reader has not confirmed."""
         return self._commits(self._confirmed)
 
     def _commits(self, moved: Mapping[TopicPartition, int]) -> tuple[Commit, ...]:
@@ -192,7 +213,7 @@ class Positions:
     def still_valid(
         self, commits: Iterable[Commit], epochs: Mapping[TopicPartition, int]
     ) -> tuple[Commit, ...]:
-        """Those of some earlier positions that may still be committed: no later one of the partition is committed,
+        """Return those of some earlier positions that may still be committed: no later one of the partition is committed,
         and it was neither revoked nor sought since.
 
         Args:

@@ -31,7 +31,7 @@ class _WaitingRead:
     wait: float
     deadline: float
     topped_up: bool = False
-    """Whether the session has looked for records since this read became the first."""
+    """True if the session has looked for records since this read became the first."""
 
 
 class Reads:
@@ -46,17 +46,17 @@ class Reads:
         self._context = context
         self._waiting: deque[_WaitingRead] = deque()
         self._looking = False
-        """Whether the session was told to look for records."""
+        """True if the session was told to look for records."""
         self._out: ReadBatch | None = None
         self.fetched = FetchedRecords()
         self.assigned = False
-        """Whether the group has answered the subscription with an assignment."""
+        """True if the group has answered the subscription with an assignment."""
         self.refusal: PixyError | None = None
-        """Why Kafka returns no records at present."""
+        """The reason why Kafka returns no records at present."""
 
     @property
     def busy(self) -> bool:
-        """Whether a read waits or is being answered."""
+        """True if a read waits or is being answered."""
         return bool(self._waiting) or self._out is not None
 
     # -- requests ---------------------------------------------------------------------------------
@@ -103,13 +103,15 @@ class Reads:
                 break
 
     def _has_enough(self, read: _WaitingRead, now: float) -> bool:
-        fetched, request = self.fetched, read.request
+        fetched, request, spec = self.fetched, read.request, self._context.spec
         if not fetched:
             return False
-        if now >= read.deadline or len(fetched) >= request.most or fetched.size >= request.max_bytes:
+        most = min(request.most, spec.max_records)
+        if now >= read.deadline or len(fetched) >= most or fetched.size >= request.max_bytes:
             return True
         # Records left over from an earlier read are returned together with those that are ready now.
-        return read.topped_up and fetched.size >= self._context.spec.min_bytes
+        # One byte stands for a record, which may have none.
+        return read.topped_up and (spec.min_bytes <= 1 or fetched.size >= spec.min_bytes)
 
     def _answer(self, read: _WaitingRead) -> None:
         spec, before = self._context.spec, self.fetched.size
@@ -170,7 +172,7 @@ class Reads:
             read.deadline = min(read.deadline, now + read.wait)
 
     def look_again(self) -> None:
-        """The session or its partitions have changed: tell it again what to look for."""
+        """Tell the session again what to look for: it, or its partitions, have changed."""
         self._looking = False
 
     def add_fetched(self, records: list[Any], size: int) -> None:
@@ -188,7 +190,7 @@ class Reads:
             self._waiting[0].topped_up = True
 
     def keep(self, starts: Mapping[TopicPartition, int]) -> None:
-        """The session fetches some partitions from the reader's earlier positions on: leave out what it has fetched before.
+        """Leave out what was fetched before: the session fetches some partitions from the reader's earlier positions on.
 
         Args:
             starts: where it begins.

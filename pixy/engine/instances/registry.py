@@ -104,12 +104,12 @@ def check_name(name: str) -> None:
 
 
 def generated_name(node: str) -> str:
-    """A new name, with the node in it if there is one."""
+    """Return a new name, with the node in it if there is one."""
     return f"rest-consumer-{node}-{uuid.uuid4()}" if node else f"rest-consumer-{uuid.uuid4()}"
 
 
 def node_of(name: str) -> str | None:
-    """The node in a generated name; None if the name was not generated, or has no node."""
+    """Return the node in a generated name; None if the name was not generated, or has no node."""
     head, tail = name[: -_UUID - 1], name[-_UUID:]
     prefix = "rest-consumer-"
     if not head.startswith(prefix) or name[-_UUID - 1 : -_UUID] != "-" or tail.count("-") != 4:
@@ -226,7 +226,7 @@ class Instances(Actor):
         return ref
 
     def _ignoring_case(self, request: GetInstance) -> tuple[tuple[str, str], ActorRef[Instance] | None]:
-        """The one instance whose name differs in letter case only: KIP-80 creates ``Instance1`` and reads
+        """Return the one instance whose name differs in letter case only: KIP-80 creates ``Instance1`` and reads
         from ``instance1``.
         """
         wanted = request.name.casefold()

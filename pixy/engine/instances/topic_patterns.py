@@ -45,7 +45,7 @@ class TopicPattern:
             raise InvalidParameter(f"topic_pattern: {_why(error)}") from None
 
     def matching(self, names: Iterable[str], clock: Callable[[], float] = time.monotonic) -> tuple[str, ...]:
-        """The names that match, sorted.
+        """Return the names that match, sorted.
 
         Args:
             names: of topics.

@@ -14,8 +14,8 @@ from typing import Any
 from pixy.config import model
 from pixy.journal import AUTO, COLUMNS, WAITED, Kind, Lost, Refusal, Stream
 
-RawEvent = tuple[int, float, Stream, int, int, int, float, int, int]
-"""An event in the order of :data:`pixy.journal.COLUMNS`; ``time`` is event-loop time and ``took`` a duration,
+RawEvent = tuple[int, float, Stream, int, int, int, float, int, int, str]
+"""An event in the order of :data:`pixy.journal.COLUMNS`, and its caller; ``time`` is event-loop time and ``took`` a duration,
 both in seconds."""
 
 
@@ -39,16 +39,24 @@ class Journal:
         self.wall = wall
         self.shift = wall() - clock()
         """Seconds to add to event-loop time for wall-clock time; updated with every batch."""
+        self._callers = conf.callers
         self._batch = self._full = conf.batch_events
         self._limit = conf.buffer_events
         self._events: list[RawEvent] = []
         self._held = 0
         self._lost = 0
         self._lost_first = self._lost_last = 0.0
+        self.lost_total = 0
+        """Events that were not taken, or not written, so far."""
         self.failed = Lost()
         """The events of batches that Kafka did not take."""
         self.wake: Callable[[], None] | None = None
         """The writer's callback, called when a batch is full."""
+
+    @property
+    def limit(self) -> int:
+        """The most events that may be held."""
+        return self._limit
 
     @property
     def held(self) -> int:
@@ -66,6 +74,7 @@ class Journal:
         took: float = -1.0,
         code: int = 0,
         flags: int = 0,
+        caller: str = "",
     ) -> None:
         """Add an event.
 
@@ -79,8 +88,9 @@ class Journal:
             took: seconds; -1 if unknown.
             code: Kafka's error code, or a :class:`pixy.journal.Refusal`.
             flags: :data:`pixy.journal.WAITED` or :data:`pixy.journal.AUTO`.
+            caller: who wrote the message, or got it last; empty: not known.
         """
-        self.put((kind, at, stream, offset, attempt, timestamp, took, code, flags))
+        self.put((kind, at, stream, offset, attempt, timestamp, took, code, flags, caller))
 
     def put(self, event: RawEvent) -> None:
         """Add an event that is a tuple already, as code that runs for each message does."""
@@ -88,6 +98,7 @@ class Journal:
             at = event[1]
             self._lost_first = self._lost_first if self._lost else at
             self._lost += 1
+            self.lost_total += 1
             self._lost_last = at
             return
         self._held += 1
@@ -157,6 +168,8 @@ class Journal:
         It goes column by column: event by event took four times as long as encoding them.
         """
         columns: list[Sequence[Any]] = list(zip(*events, strict=True)) or [()] * len(COLUMNS)
+        if not self._callers:
+            del columns[len(COLUMNS) :]
         shift = micros(self.shift)
         columns[1] = [int(at * 1e6) + shift for at in columns[1]]
         columns[6] = [int(took * 1e6) if took >= 0.0 else -1 for took in columns[6]]
@@ -174,6 +187,7 @@ class Journal:
             lost: the events whose loss it would have reported.
         """
         self._held -= own.events
+        self.lost_total += own.events
         self.failed += lost + own
 
 

@@ -25,7 +25,7 @@ class ProduceJournal:
         self._streams: dict[int, Stream] = {}
 
     def now(self) -> float:
-        """Event-loop time, in seconds."""
+        """Return event-loop time, in seconds."""
         return self._journal.clock()
 
     def delivered(self, reports: Sequence[Report]) -> None:
@@ -48,6 +48,7 @@ class ProduceJournal:
                     now - message.arrived,
                     0,
                     0 if message.reply is None else WAITED,
+                    message.client,
                 )
                 for message, _, partition, offset in reports
             ]
@@ -57,7 +58,9 @@ class ProduceJournal:
         """Add a single message that Kafka does not have, or of which nobody knows."""
         flags = 0 if message.reply is None else WAITED
         now = self._journal.clock()
-        event = self._result(now, error, message.timestamp or -1, now - message.arrived, flags)
+        event = self._result(
+            now, error, message.timestamp or -1, now - message.arrived, flags, message.client
+        )
         self._journal.put_many([event])
 
     def batch_settled(self, batch: PendingBatch) -> None:
@@ -67,17 +70,19 @@ class ProduceJournal:
         timestamps = batch.timestamps or [-1] * len(batch.written)
         self._journal.put_many(
             [
-                self._result(now, result, timestamp, took, WAITED)
+                self._result(now, result, timestamp, took, WAITED, batch.client)
                 for result, timestamp in zip(batch.written, timestamps, strict=True)
             ]
         )
 
-    def _result(self, now: float, result: Written, timestamp: int, took: float, flags: int) -> RawEvent:
+    def _result(
+        self, now: float, result: Written, timestamp: int, took: float, flags: int, client: str
+    ) -> RawEvent:
         if isinstance(result, PixyError):
             code = result.code if isinstance(result, KafkaError) else 0
-            return _FAILED, now, self._stream(-1), -1, 0, timestamp, took, code, flags
+            return _FAILED, now, self._stream(-1), -1, 0, timestamp, took, code, flags, client
         partition, offset = result
-        return _PRODUCED, now, self._stream(partition), offset, 0, timestamp, took, 0, flags
+        return _PRODUCED, now, self._stream(partition), offset, 0, timestamp, took, 0, flags, client
 
     def _stream(self, partition: int) -> Stream:
         stream = self._streams.get(partition)

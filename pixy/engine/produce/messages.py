@@ -13,11 +13,15 @@ from pixy.wire.types import RecordHeaders
 
 @dataclass(frozen=True, slots=True)
 class Produce(Request[tuple[int, int]]):
-    """Write a message. The reply is (partition, offset), or the reason why it could not be written."""
+    """Write a message. The reply is (partition, offset), or the reason why it could not be written.
+
+    ``client`` wants it: a principal, or an address without ``auth``; empty if it is the program itself.
+    """
 
     key: bytes | None
     value: bytes | None
     headers: RecordHeaders = ()
+    client: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +32,12 @@ class ProduceMany(Request[list[Written]]):
     Attributes:
         records: what is written.
         sizes: of the records (:func:`pixy.engine.produce.pending_records.sizes_of`); None: the producer adds them up, at once.
+        client: who wants it, as in :class:`Produce`.
     """
 
     records: Sequence[Record]
     sizes: Sequence[int] | None = None
+    client: str = ""
 
 
 @dataclass(frozen=True, slots=True)

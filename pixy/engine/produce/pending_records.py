@@ -8,12 +8,14 @@ settled once. It knows neither the producer nor the journal: the producer passes
 from __future__ import annotations
 
 import asyncio
+import copy
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from actors import ActorRef, Future
 from pixy.errors import PixyError, UnknownPartition, UnknownTopic
-from pixy.kafka.errors import message_too_large, translate
+from pixy.kafka.errors import is_unknown_topic, message_too_large, translate
 from pixy.kafka.producer_messages import Bulk, Message, Report, SendAgain
 from pixy.wire.types import RecordHeaders
 
@@ -45,6 +47,9 @@ class Record(Message, Protocol):
     """A record of a batch."""
 
 
+next_order = itertools.count(1).__next__
+"""Numbers messages and batches in the order in which they are taken, in all lives of all producers."""
+
 Written = tuple[int, int] | PixyError
 """(partition, offset), or why a record could not be written. The offset is ``NO_OFFSET`` (-1) with
 ``required_acks: no_response``.
@@ -60,6 +65,8 @@ class Single(Protocol):
     def value(self) -> bytes | None: ...
     @property
     def headers(self) -> RecordHeaders: ...
+    @property
+    def client(self) -> str: ...
 
 
 class PendingMessage:
@@ -67,26 +74,49 @@ class PendingMessage:
 
     Attributes:
         arrived: event-loop time, in seconds; 0 without a listener.
+        client: who wants it; empty: not known.
         timestamp: milliseconds since 1970 as Kafka has it; 0 until the delivery report sets it.
         reply: the caller's future; None for an asynchronous message.
+        order: its number among all that producers have taken.
         size: bytes of key, value and headers.
+        waits_since: event-loop time at which it began to wait for its topic; 0 if it never has.
         partition: None, because single messages ask for none.
     """
 
     partition = None
-    __slots__ = ("arrived", "headers", "key", "life", "reply", "size", "timestamp", "value")
+    __slots__ = (
+        "arrived",
+        "client",
+        "headers",
+        "key",
+        "life",
+        "order",
+        "reply",
+        "size",
+        "timestamp",
+        "value",
+        "waits_since",
+    )
 
     def __init__(
         self, message: Single, size: int, reply: Future[Any] | None, life: ProducerLife, arrived: float
     ) -> None:
         self.arrived = arrived
+        self.waits_since = 0.0
         self.timestamp = 0
         self.key = message.key
         self.value = message.value
         self.headers = message.headers
+        self.client = message.client
         self.size = size
         self.reply = reply
         self.life = life
+        self.order = next_order()
+
+    def sent_again(self, life: ProducerLife) -> PendingMessage:
+        """Return the message to send once more, because the client refused it."""
+        self.life = life
+        return self
 
     def fail(self, error: PixyError) -> bool:
         """Settle with an error. Return whether a caller hears of it."""
@@ -98,6 +128,8 @@ class PendingBatch(Bulk):
 
     Attributes:
         arrived: event-loop time, in seconds; 0 without a listener.
+        order: its number among all that producers have taken.
+        waits_since: event-loop time at which it began to wait for its topic; 0 if it never has.
         wanted: the partition that each record to send asks for, or None.
         written: once settled, the result of each record, in the order of the request.
         timestamps: once settled, the records' timestamps as Kafka has them, in milliseconds since 1970, -1
@@ -112,9 +144,22 @@ class PendingBatch(Bulk):
         again: sends a record again.
         sizes: of the records, as :func:`sizes_of` returns them; None: they are added up here.
         stamp: collect the records' timestamps.
+        client: who wants it; empty: not known.
     """
 
-    __slots__ = ("_indexes", "_oversized", "arrived", "life", "reply", "timestamps", "wanted", "written")
+    __slots__ = (
+        "_indexes",
+        "_oversized",
+        "arrived",
+        "client",
+        "life",
+        "order",
+        "reply",
+        "timestamps",
+        "waits_since",
+        "wanted",
+        "written",
+    )
 
     def __init__(
         self,
@@ -128,6 +173,7 @@ class PendingBatch(Bulk):
         sizes: Sequence[int] | None = None,
         arrived: float = 0.0,
         stamp: bool = False,
+        client: str = "",
     ) -> None:
         plain = not any([record.headers or record.timestamp for record in records])  # noqa: C419
         if sizes is None:
@@ -135,6 +181,9 @@ class PendingBatch(Bulk):
         self.reply = reply
         self.life = life
         self.arrived = arrived
+        self.client = client
+        self.waits_since = 0.0
+        self.order = next_order()
         self.written: list[Written] = []
         self.timestamps: list[int] | None = None
         # With records that are too large: the results of all, and which of them the others belong to.
@@ -149,7 +198,7 @@ class PendingBatch(Bulk):
         super().__init__(records, sum(sizes), plain, tell, again, stamp=stamp)
 
     def next_step(self, budget: int) -> tuple[int, int]:
-        """How many records, from the front, will have been offered to librdkafka after the next step, and what it costs.
+        """Return how many records, from the front, will have been offered to librdkafka after the next step, and what it costs.
 
         Args:
             budget: what is left of :data:`BUDGET`. The step costs little more, except that plain records go in one call.
@@ -164,9 +213,27 @@ class PendingBatch(Bulk):
                 return at + 1, step
         return count, step
 
+    def refused(self) -> bool:
+        """Return whether the client has refused all records because it knows no such topic.
+
+        A record that has asked for a partition is refused for good if the topic exists without it.
+        """
+        return type(self.results[0]) is not tuple and all(
+            is_unknown_topic(result, partition is None)
+            for result, partition in zip(self.results, self.wanted, strict=True)
+        )
+
+    def sent_again(self, life: ProducerLife) -> PendingBatch:
+        """Return a copy without results to send once more: the client may speak of this one once again."""
+        fresh = copy.copy(self)
+        fresh.life = life
+        stamp = self.stamps is not None
+        Bulk.__init__(fresh, self.records, self.size, self.plain, self._tell, self._again, stamp=stamp)
+        return fresh
+
     def fail(self, error: PixyError) -> None:
-        """Settle with an error for each record: none was sent."""
-        self.written = [error] * len(self.records)
+        """Settle with an error: none was sent. A record that is too large has an error of its own."""
+        self.written = [each or error for each in self._oversized] or [error] * len(self.records)
         self.reply.try_fail(error)
 
     def settle(self) -> None:
@@ -201,16 +268,16 @@ class SettledListener(Protocol):
     """Hears of every message and batch that a producer has settled, after its caller."""
 
     def now(self) -> float:
-        """Event-loop time, in seconds: the ``arrived`` of what comes in now."""
+        """Return event-loop time, in seconds: the ``arrived`` of what comes in now."""
 
     def delivered(self, reports: Sequence[Report]) -> None:
-        """Kafka has these single messages. They come together, so that one call serves many."""
+        """Hear of single messages that Kafka has. They come together, so that one call serves many."""
 
     def failed(self, message: PendingMessage, error: PixyError) -> None:
-        """Kafka does not have a single message, or nobody knows."""
+        """Hear of a single message that Kafka does not have, or of which nobody knows."""
 
     def batch_settled(self, batch: PendingBatch) -> None:
-        """Each record of a batch has its result in ``batch.written``."""
+        """Hear of a batch: each of its records has its result in ``batch.written``."""
 
 
 def _cost_of(record: Message) -> int:
@@ -236,7 +303,7 @@ def _size(record: Record) -> int:
 
 
 def headers_size(headers: RecordHeaders) -> int:
-    """Bytes that headers add to a record's size."""
+    """Return the bytes that headers add to a record's size."""
     # A request may have 100,000 of them; a generator would take four times as long.
     names = len("".join([name for name, _ in headers]).encode())
     return names + sum([len(value) for _, value in headers if value]) + _HEADER_OVERHEAD * len(headers)

@@ -1,4 +1,4 @@
-"""Where an assigned partition begins that the group has no offset of, in Kafka's own groups.
+"""Decide where an assigned partition begins that the group has no offset of, in Kafka's own groups.
 
 A part of the session, in its thread. A partition that was added since the group knows the topic, or whose topic was made since,
 begins at its oldest message: ``newest`` is for what a new group does not want to see.
@@ -87,7 +87,7 @@ class Beginnings:
             self._unasked.clear()
 
     def left(self) -> None:
-        """The member leaves the group; it may join again."""
+        """Note that the member leaves the group; it may join again."""
         self._established.clear()
         self._unasked.clear()
 

@@ -65,9 +65,9 @@ class FetchingSession(MemberThread[Event]):
         )
         self._subscribed = False
         self._busy_at = time.monotonic()
-        """When the last message, command or rebalance came."""
+        """The time of the last message, command or rebalance, on the monotonic clock."""
         self._before_end = 0
-        """A partition that was assigned later than this number is not the one whose last position is committed."""
+        """The number given out when the end was asked for; 0 before. Last positions of partitions assigned later are not committed."""
         self._lookups = StartLookups(made, group)
         self._client = ConsumerClient(
             made,
@@ -142,7 +142,7 @@ class FetchingSession(MemberThread[Event]):
 
     @property
     def _quiet(self) -> bool:
-        """Whether nothing has happened in the group for a while."""
+        """True if nothing has happened in the group for a while."""
         return time.monotonic() - self._busy_at >= _QUIET_AFTER
 
     def _poll_time(self) -> float:

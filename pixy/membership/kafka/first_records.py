@@ -1,4 +1,4 @@
-"""Which partitions of a consumer instance have returned no record since they were assigned, sought or resumed.
+"""Track the partitions of a consumer instance that have returned no record since they were assigned, sought or resumed.
 
 They return their first records one after another, within a moment. A read in that time waits for those of all.
 """
@@ -29,12 +29,12 @@ class FirstRecords:
         return bool(self._silent)
 
     def expect(self, partitions: Iterable[TopicPartition]) -> None:
-        """These partitions were assigned, sought or resumed."""
+        """Expect the first records of partitions that were assigned, sought or resumed."""
         self._silent.update(partitions)
         self._settled = time.monotonic() + _SETTLING
 
     def forget(self, partitions: set[TopicPartition]) -> None:
-        """These partitions are assigned no longer."""
+        """Forget partitions that are assigned no longer."""
         self._silent -= partitions
 
     def gather(

@@ -32,7 +32,7 @@ from pixy.membership.instances import (
     SessionFailed,
     not_assigned,
 )
-from pixy.membership.kafka.instance_partitions import InstancePartitions
+from pixy.membership.kafka.instance_partitions import InstancePartitions, Moment
 from pixy.membership.kafka.instance_reads import POLL_INTERVAL, InstanceReads, Wanted
 from pixy.membership.kafka.instance_starts import StartOffsets
 from pixy.membership.kafka.instance_topics import InstanceTopics
@@ -85,10 +85,10 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._wake = threading.Event()
         self._wanted = Wanted()
         self._assigned = InstancePartitions()
-        self._before_end = 0
-        """A partition that was assigned later than this number is not the one whose last position is committed."""
+        self._before_end: Moment | None = None
+        """When the end was asked for; None before. Last positions of partitions assigned later are not committed."""
         self._polling = False
-        """Whether the consumer has a subscription or partitions, so polling makes sense."""
+        """True if the consumer has a subscription or partitions, so polling makes sense."""
         self._joined = self._member = False
         # "earliest" is for a position that is out of range: it has expired, or the topic was made again. Nothing
         # that is there is skipped. StartOffsets looks up where partitions without a committed offset begin.
@@ -112,7 +112,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         repeated: bool = False,
     ) -> None:
         """See :class:`pixy.membership.instances.InstanceSession`."""
-        before = self._assigned.next_number()
+        before = self._assigned.moment()
         self._command(token, lambda: self._assign_only(partitions, dict(keep), repeated, before))
 
     def seek(self, token: int, offsets: Mapping[TopicPartition, int]) -> None:
@@ -126,7 +126,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
     def commit(self, token: int, commits: tuple[Commit, ...], *, assigned_only: bool = False) -> None:
         """See :class:`pixy.membership.instances.InstanceSession`."""
         if assigned_only:
-            before = self._assigned.next_number()
+            before = self._assigned.moment()
             self._command(token, lambda: self._commit_positions(commits, before, token))
         else:
             self._command(token, lambda: self._commit(commits))
@@ -137,9 +137,13 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         if most:
             self._wake.set()
 
+    def heard(self, event: Assigned) -> None:
+        """See :class:`pixy.membership.instances.InstanceSession`."""
+        self._assigned.heard(event.number)
+
     async def close(self, commits: Iterable[Commit], timeout: float) -> None:
         """See :class:`pixy.membership.instances.InstanceSession`."""
-        self._before_end = self._before_end or self._assigned.next_number()
+        self._before_end = self._before_end or self._assigned.moment()
         await super().close(commits, timeout)
 
     def _command(self, token: int, act: Callable[[], Any]) -> None:
@@ -253,14 +257,15 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         partitions: tuple[TopicPartition, ...],
         keep: dict[TopicPartition, int],
         repeated: bool,
-        before: int,
+        before: Moment,
     ) -> dict[TopicPartition, int]:
         chosen = list(partitions)
-        # These have begun anew since the instance gave their positions, which are another topic's.
-        keep |= dict.fromkeys(self._assigned.assigned_after(before, keep), 0)
+        positions = self._assigned.kept(chosen, keep, before)
         try:
             again = self._topics.added(chosen)
-            found = self._starts.of_assignment(self._client, chosen, keep, again, repeated=repeated)
+            found = self._starts.of_assignment(
+                self._client, chosen, positions, again, late=self._late.waiting, repeated=repeated
+            )
             self._client.assign_only(found.to_fetch)
         except PixyError:
             self._topics.forget(set(chosen) - self._assigned.keys)
@@ -301,7 +306,9 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         self._client.commit(commits, wait=True, check=self._topics.check(commits))
         return commits
 
-    def _commit_positions(self, commits: tuple[Commit, ...], before: int, token: int) -> tuple[Commit, ...]:
+    def _commit_positions(
+        self, commits: tuple[Commit, ...], before: Moment, token: int
+    ) -> tuple[Commit, ...]:
         left = self._assigned.to_commit(commits, before, token)
         if left:
             self._commit(left)
@@ -312,7 +319,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         return self._topics.check(batch)
 
     def _holds(self, partition: TopicPartition) -> bool:
-        return self._assigned.held(partition, self._before_end)
+        return self._before_end is not None and self._assigned.held(partition, self._before_end)
 
     def _begin_anew(self, found: set[TopicPartition]) -> None:
         """Begin other topics of the same names at their oldest records, and commit that."""
@@ -324,11 +331,11 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         for partition in partitions:
             self._client.restart(partition, 0)  # if it has expired already, the broker refuses it
         self._reads.restarted(partitions)
-        self._assigned.add(partitions)
         starts = dict.fromkeys(partitions, 0)
+        number = self._assigned.add(starts)
         self._reads.expect(starts)
         self._post_met()
-        self._post(Assigned(starts, frozenset(partitions)))
+        self._post(Assigned(starts, frozenset(partitions), number))
 
     def _begin_late(self, logs: Mapping[TopicPartition, Log]) -> None:
         """Fetch partitions whose beginning is known now."""
@@ -336,12 +343,14 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         for partition, offset in starts.items():
             self._client.restart(partition, offset)
         self._reads.restarted(starts)
+        number = self._assigned.add(starts)
         self._reads.expect(starts)
-        self._post(Assigned(starts, frozenset(starts) if self._member else frozenset()))
+        self._post(Assigned(starts, frozenset(starts) if self._member else frozenset(), number))
 
     def _post_met(self) -> None:
         ids, known = self._topics.ids, self._starts.known
-        self._post(Met({each: MetTopic(ids.get(each), known.get(each)) for each in {*ids, *known}}))
+        topics = {each: MetTopic(ids.get(each), known.get(each)) for each in {*ids, *known}}
+        self._post(Met(topics, self._late.waiting))
 
     # -- callbacks, in the thread -----------------------------------------------------------------
 
@@ -352,12 +361,12 @@ class KafkaInstance(MemberThread[InstanceEvent]):
         starts = found.starts
         self._client.assign(found.to_fetch.items())
         self._late.add(found.late)
-        self._assigned.add(starts)
+        number = self._assigned.add(starts)
         self._reads.expect(starts)
         self._reads.added(partitions)
         self._joined = True
         self._post_met()
-        self._post(Assigned(starts, frozenset(found.new)))
+        self._post(Assigned(starts, frozenset(found.new), number))
 
     def _revoke(self, partitions: list[TopicPartition]) -> None:
         self._left_behind.rebalanced()

@@ -1,4 +1,4 @@
-"""How the session of a consumer instance finds records for reads, and stops fetching while nobody reads."""
+"""Find records for the reads of a consumer instance, and stop fetching while nobody reads."""
 
 from __future__ import annotations
 
@@ -82,16 +82,16 @@ class InstanceReads:
         self.ahead: list[Any] = []
         """Messages that no read has got yet: found for one that waits, or while none was waiting."""
         self._gone = False
-        """Whether partitions have gone since this was last set to False."""
+        """True if partitions have gone since this was last set to False."""
         self._first_records = FirstRecords()
         self.looked = self.polled = time.monotonic()
         self.paused = False
-        """Whether nothing is fetched, because nobody reads."""
+        """True if nothing is fetched, because nobody reads."""
 
     # -- polling ----------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """A read waits: poll until a record or a command comes, then take the records that are ready."""
+        """Poll for a read that waits until a record or a command comes, then take the records that are ready."""
         self.looked = self.polled = time.monotonic()
         if self.paused:
             self._resume_fetching()
@@ -148,7 +148,7 @@ class InstanceReads:
                     return None
 
     def rest(self) -> None:
-        """No read waits: poll to serve rebalances. A record that turns up is kept for the next read."""
+        """Poll to serve rebalances while no read waits. A record that turns up is kept for the next read."""
         self.polled = time.monotonic()
         message = self._client.poll(0)
         if message is not None:

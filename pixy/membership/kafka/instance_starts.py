@@ -1,4 +1,4 @@
-"""Where the partitions of a consumer instance begin.
+"""Find where the partitions of a consumer instance begin.
 
 In this order: the reader's position before a restart of the instance, unless another member has committed since;
 the group's committed offset; the beginning of a partition that was added, or whose topic was made again, after the
@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from pixy.errors import PixyError, UnknownPartition
 from pixy.kafka.errors import unknown_topic
@@ -35,7 +36,7 @@ known: while the client does so, seeks are without effect.
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where partitions begin.
+    """The offsets at which partitions begin.
 
     Args:
         starts: of all of them.
@@ -63,7 +64,7 @@ class StartOffsets:
         oldest: whether ``auto.offset.reset`` is ``earliest``.
         commits: whether the instance commits automatically, and the offsets where its partitions begin as well.
             Then a partition without an offset, in a group that has offsets of all those below it, was added.
-        earlier: the reader's positions before a restart, and the topics that it read.
+        earlier: the reader's positions before a restart, the topics that it read, and the partitions that waited for their beginning.
     """
 
     def __init__(self, name: str, *, oldest: bool, commits: bool, earlier: Earlier) -> None:
@@ -71,6 +72,7 @@ class StartOffsets:
         self._oldest = oldest
         self._commits = commits
         self._resume = dict(earlier.positions)
+        self._late = dict(earlier.late)
         self._subscribed: tuple[str, ...] = ()
         self._known = {
             topic: met.partitions for topic, met in earlier.topics.items() if met.partitions is not None
@@ -81,7 +83,7 @@ class StartOffsets:
         self._all_known = False
 
     def subscribed(self, topics: tuple[str, ...], added: Iterable[str] = ()) -> None:
-        """The instance consumes these topics from now on.
+        """Note which topics the instance consumes from now on.
 
         Args:
             topics: their names.
@@ -94,11 +96,11 @@ class StartOffsets:
 
     @property
     def known(self) -> Mapping[str, int]:
-        """How many partitions each topic had: those above were added. See :class:`MetTopic`."""
+        """The number of partitions that each topic had: those above were added. See :class:`MetTopic`."""
         return self._known
 
     def made_again(self, partitions: Iterable[TopicPartition]) -> None:
-        """The topics of these were made again: none of their partitions begins at its end."""
+        """Note that the topics of these were made again: none of their partitions begins at its end."""
         for topic, _ in partitions:
             self._known[topic] = 0
 
@@ -119,11 +121,13 @@ class StartOffsets:
         self._note(client)
         self.made_again(again)
         starts = self._committed(client, partitions, again, self._continued)
+        late = _among(self._late, set(partitions) - starts.keys() - again)
         self.forget({*partitions, *again})
-        missing = [partition for partition in partitions if partition not in starts]
+        missing = [partition for partition in partitions if partition not in starts and partition not in late]
         added = set(missing) if self._oldest else self._added(client, missing) | again.intersection(missing)
-        begin = self._oldest_offsets(client, added)
-        ends, late = self._ends(client, [partition for partition in missing if partition not in added])
+        begin = self._oldest_offsets(client, added | _at_oldest(starts))
+        ends, unanswered = self._ends(client, [partition for partition in missing if partition not in added])
+        late |= unanswered
         return Found({**starts, **begin, **ends, **dict.fromkeys(late, END)}, ends, late)
 
     def of_assignment(
@@ -133,6 +137,7 @@ class StartOffsets:
         keep: Mapping[TopicPartition, int],
         again: Collection[TopicPartition] = frozenset(),
         *,
+        late: Mapping[TopicPartition, FirstAttempt] = MappingProxyType({}),
         repeated: bool = False,
     ) -> Found:
         """Find the starts of partitions that the client has chosen. A topic need not exist yet.
@@ -145,6 +150,7 @@ class StartOffsets:
             keep: positions to keep. Those before a restart are kept too: the client has chosen the partitions, so
                 no other member takes them over.
             again: as for :meth:`of_member`. Such a partition begins at its oldest record, if it was chosen before.
+            late: the partitions that wait for their beginning in this session, chosen or not.
             repeated: the client has chosen the partitions before a restart. One that does not exist is no error then,
                 as it is none in a session that goes on: it begins at its oldest record if it is made.
 
@@ -159,22 +165,29 @@ class StartOffsets:
             raise UnknownPartition(str(missing_topic), missing_topic.code, missing_topic.name)
         if gone:
             logger.warning("%s: %s do not exist any more; the others are read", self._name, sorted(gone))
-        starts = {**self._committed(client, partitions, again, lambda earlier, _: earlier.offset), **keep}
-        missing = [partition for partition in partitions if partition not in starts]
-        whole = {each for each in again if repeated or each in self._resume} | gone
-        begin = [each for each in missing if self._oldest or each[0] not in layout or each in whole]
-        ends, late = self._ends(client, [each for each in missing if each not in begin])
-        oldest = self._oldest_offsets(client, begin)
-        return Found({**starts, **oldest, **ends, **dict.fromkeys(late, END)}, {}, late)
+        found = self._committed(client, partitions, again, lambda earlier, _: earlier.offset)
+        starts = {**found, **keep}
+        whole = {each for each in again if repeated or each in self._resume or each in self._late} | gone
+        whole |= {each for each in partitions if each[0] not in layout}
+        waiting = _among(self._late, set(partitions) - starts.keys() - whole) | _among(late, set(partitions))
+        missing = [each for each in partitions if each not in starts and each not in waiting]
+        begin = {each for each in missing if self._oldest or each in whole}
+        ends, unanswered = self._ends(client, [each for each in missing if each not in begin])
+        begin |= _at_oldest(found) - keep.keys()
+        waiting |= unanswered
+        starts |= {**self._oldest_offsets(client, begin), **ends, **dict.fromkeys(waiting, END)}
+        return Found(starts, {}, waiting)
 
     def assigned(self) -> None:
-        """The Kafka client fetches exactly what :meth:`of_assignment` has found: no position from before the restart is left."""
+        """Note that the Kafka client fetches exactly what :meth:`of_assignment` has found: no position from before a restart is left."""
         self._resume.clear()
+        self._late.clear()
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """These partitions are gone, or assigned again: their positions before the restart mean nothing any more."""
+        """Forget the positions from before a restart of partitions that are gone, or assigned again."""
         for partition in partitions:
             self._resume.pop(partition, None)
+            self._late.pop(partition, None)
 
     def _committed(
         self,
@@ -183,7 +196,7 @@ class StartOffsets:
         again: Collection[TopicPartition],
         resume: Callable[[EarlierPosition, int | None], int],
     ) -> Starts:
-        """The committed offsets, or, where there is a position from before a restart, what ``resume`` makes of both.
+        """Return the committed offsets, or, where there is a position from before a restart, what ``resume`` makes of both.
 
         In a topic that was made again, that position means nothing, nor does a committed offset that the instance may have
         committed itself: its last commit may have met the new topic.
@@ -244,7 +257,7 @@ class StartOffsets:
         return added
 
     def _oldest_offsets(self, client: InstanceConsumer, partitions: Iterable[TopicPartition]) -> Starts:
-        """The oldest offsets, BEGINNING for those that do not answer at once.
+        """Return the oldest offsets, BEGINNING for those that do not answer at once.
 
         The client would look them up itself, but a seek that comes before it has its answer is undone by the answer: of a hundred
         seeks right after the subscription, 70 to 100 were.
@@ -264,7 +277,7 @@ class StartOffsets:
     def _ends(
         self, client: InstanceConsumer, partitions: list[TopicPartition]
     ) -> tuple[Starts, dict[TopicPartition, FirstAttempt]]:
-        """The ends of partitions, and those that do not answer, which hold up no other."""
+        """Return the ends of partitions, and those that do not answer, which hold up no other."""
         if not partitions:
             return {}, {}
         late = {partition: FirstAttempt() for partition in partitions}
@@ -280,6 +293,16 @@ class StartOffsets:
         for first in late.values():
             first.attempts += 1
         return ends, {each: first for each, first in late.items() if each not in ends}
+
+
+def _at_oldest(starts: Starts) -> set[TopicPartition]:
+    return {each for each, offset in starts.items() if offset == BEGINNING}
+
+
+def _among(
+    attempts: Mapping[TopicPartition, FirstAttempt], partitions: set[TopicPartition]
+) -> dict[TopicPartition, FirstAttempt]:
+    return {each: first for each, first in attempts.items() if each in partitions}
 
 
 def _with_leader(partitions: Iterable[TopicPartition], topics: Topics) -> list[TopicPartition]:

@@ -127,7 +127,7 @@ class InstanceTopics:
         return self._last
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """These partitions are assigned no longer."""
+        """Forget partitions that are assigned no longer."""
         gone = list(partitions)
         self._unheard.heard(gone)
         for partition in gone:
@@ -135,19 +135,19 @@ class InstanceTopics:
             self._next.pop(partition, None)
 
     def moved(self, partitions: Iterable[TopicPartition]) -> None:
-        """These partitions were sought: they may go back."""
+        """Note that partitions were sought, and so may go back."""
         for partition in partitions:
             self._next.pop(partition, None)
 
     # -- what librdkafka does not fetch --------------------------------------------------------------
 
     def started(self, starts: Mapping[TopicPartition, int]) -> None:
-        """librdkafka was told to fetch these, from these offsets."""
+        """Note that librdkafka was told to fetch partitions from these offsets."""
         again = {each: offset for each, offset in starts.items() if each[0] in self._made_again}
         self._unheard.started(again, time.monotonic())
 
     def heard(self, message: Any) -> None:
-        """A record came, or the event of a partition's end."""
+        """Note a record, or the event of a partition's end."""
         self._unheard.heard((partition_of(message),))
 
     def check_unheard(self, *, busy: bool) -> None:
@@ -168,14 +168,14 @@ class InstanceTopics:
             self._lookups.logs(silent, self._take_logs)
 
     def _take_logs(self, logs: Mapping[TopicPartition, Log]) -> None:
-        """In another thread."""
+        """Take logs that a look-up has found. Called in another thread."""
         self._command(lambda: self._unheard.looked_up(logs, time.monotonic()))
 
     # -- comparing --------------------------------------------------------------------------------
 
     @property
     def due(self) -> bool:
-        """Whether it is time to compare."""
+        """True if it is time to compare."""
         return time.monotonic() >= self._compare_at
 
     def compare(self) -> None:
@@ -196,7 +196,7 @@ class InstanceTopics:
             self._compare_at = 0.0  # so there is a topic now, and this position is its own
 
     def gone_before(self, message: Any) -> set[TopicPartition]:
-        """The partitions that a message shows to belong to another topic, because its offset is lower than those of
+        """Return the partitions that a message shows to belong to another topic, because its offset is lower than those of
         the messages before. They begin anew.
 
         Not for every message: what this does not see, the next comparison does, and it comes once more.

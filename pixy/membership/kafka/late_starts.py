@@ -52,8 +52,13 @@ class LateStarts:
             self._retry_at = time.monotonic() + _RETRY
 
     def drop(self, partitions: Iterable[TopicPartition]) -> set[TopicPartition]:
-        """These wait no longer; return those that did."""
+        """Let these partitions wait no longer; return those that waited."""
         return {each for each in partitions if self._waiting.pop(each, None) is not None}
+
+    @property
+    def waiting(self) -> dict[TopicPartition, FirstAttempt]:
+        """Return the partitions that wait, with their first attempts."""
+        return dict(self._waiting)
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetch those that do not wait."""
@@ -61,7 +66,7 @@ class LateStarts:
 
     @property
     def due(self) -> bool:
-        """Whether it is time for a lookup."""
+        """True if it is time for a lookup."""
         return bool(self._waiting) and time.monotonic() >= self._retry_at
 
     def look_up(self) -> None:

@@ -38,7 +38,7 @@ class LeftBehind:
         self._since: float | None = None
         self._epoch: int | None = None
         self.unnoticed = 0.0
-        """For how many seconds the member was behind, once that is too long, or 0."""
+        """Seconds that the member has been behind, once they are too many; 0 before."""
 
     def due(self, unanswered: int, now: float) -> bool:
         """Return whether to look now.
@@ -82,7 +82,7 @@ class LeftBehind:
             self.unnoticed = now - self._since
 
     def rebalanced(self) -> None:
-        """The client has assigned, revoked or lost partitions: it has heard of an assignment."""
+        """Note that the client has assigned, revoked or lost partitions: it has heard of an assignment."""
         self._since = None
         self.unnoticed = 0.0
 

@@ -130,7 +130,7 @@ class MemberThread(ABC, Generic[E]):
 
     @abstractmethod
     def _failed(self, error: PixyError) -> E:
-        """The event for a thread that has ended with an error."""
+        """Return the event for a thread that has ended with an error."""
 
     def _run(self) -> None:
         try:
@@ -159,7 +159,7 @@ class MemberThread(ABC, Generic[E]):
 
     @abstractmethod
     def _holds(self, partition: TopicPartition) -> bool:
-        """Whether a partition was assigned when the end was asked for, and still is."""
+        """Return whether a partition was assigned when the end was asked for, and still is."""
 
     def _end_reported(self) -> None:
         if not self._ended.done():
@@ -195,7 +195,7 @@ class MemberThread(ABC, Generic[E]):
             self._loop.call_soon_threadsafe(self._post_event, event)
 
     def _wait_for_release(self, revoked: Revoked, timeout: float) -> None:
-        """In the revoke callback: post the event, and commit the positions that the loop returns in time."""
+        """Post the event, and commit the positions that the loop returns in time. Called in the revoke callback."""
         self._awaited = awaited = _Awaited(revoked)
         self._post(revoked)
         if not awaited.came.wait(timeout):

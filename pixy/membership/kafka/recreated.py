@@ -13,7 +13,7 @@ from pixy.wire.types import TopicPartition
 def recreated(
     known: Mapping[TopicPartition, uuid.UUID], ids: Mapping[str, uuid.UUID]
 ) -> dict[TopicPartition, uuid.UUID]:
-    """The partitions whose topic is another one now, with the ids that they had.
+    """Return the partitions whose topic is another one now, with the ids that they had.
 
     Args:
         known: the ids of the topics when the partitions were assigned.

@@ -31,7 +31,7 @@ class Removed:
         self._first: float | None = None
         self._last = 0.0
         self.unnoticed = 0.0
-        """For how many seconds commits were refused, once that is too long, or 0."""
+        """Seconds for which commits have been refused, once they are too many; 0 before."""
 
     def answered(self, errors: Iterable[PixyError], now: float) -> None:
         """Take the errors of a commit, none if it was taken.
@@ -52,7 +52,7 @@ class Removed:
             self.unnoticed = now - first
 
     def rebalanced(self) -> None:
-        """The client has assigned, revoked or lost partitions: it goes on as a member."""
+        """Note that the client has assigned, revoked or lost partitions: it goes on as a member."""
         self._first = None
         self.unnoticed = 0.0
 

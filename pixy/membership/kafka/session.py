@@ -35,7 +35,7 @@ class KafkaSession(FetchingSession):
         self._woken = 0.0
         self._topics: dict[str, int] = {}
         self._assigned = False
-        """Whether the group has answered with an assignment since this member began to join."""
+        """True if the group has answered with an assignment since this member began to join."""
         self._removed = Removed(self._conf.heartbeat_interval)
         self._thread.start()
 

@@ -95,7 +95,7 @@ class SessionPartitions:
         """Those that are being handed back: nothing of them begins any more."""
         self._unheard = Unheard()
         self._compare_at = self._changed_at = 0.0
-        """When to compare the ids of topics, and when the last one of them was learned."""
+        """The times at which to compare the ids of topics, and at which the last one of them was learned."""
         self.beginnings = Beginnings(conf, lookups)
 
     def subscribed(self, topics: Mapping[str, int]) -> None:
@@ -104,16 +104,16 @@ class SessionPartitions:
             self._waiting.forget(topic)
 
     def next_epoch(self) -> int:
-        """A number that no assignment and no seek has had, of any session. Thread-safe."""
+        """Return a number that no assignment and no seek has had, of any session. Thread-safe."""
         return next(_EPOCHS)
 
     def epoch(self, partition: TopicPartition) -> int | None:
-        """The number that messages of this partition carry now; None if it is not fetched."""
+        """Return the number that messages of this partition carry now; None if it is not fetched."""
         fetching = self._fetching.get(partition)
         return None if fetching is None else fetching.epoch
 
     def held(self, partition: TopicPartition, before: int) -> bool:
-        """Whether it is fetched, and was assigned before the number ``before`` was given out."""
+        """Return whether the partition is fetched, and was assigned before the number ``before`` (:meth:`next_epoch`) was given out."""
         fetching = self._fetching.get(partition)
         return fetching is not None and fetching.assigned < before
 
@@ -130,7 +130,13 @@ class SessionPartitions:
             self._waiting.add(partition, Waiting(self.next_epoch(), first=first))
 
     def seek(self, partition: TopicPartition, offset: int, epoch: int) -> None:
-        """Fetch from another offset, under another epoch. Raises PixyError."""
+        """Fetch from another offset, under another epoch. Raises PixyError.
+
+        Args:
+            partition: nothing happens if it was revoked meanwhile.
+            offset: the first one to fetch.
+            epoch: of :meth:`next_epoch`; the messages from there on carry it.
+        """
         fetching = self._fetching.get(partition)
         if fetching is None:
             return  # revoked meanwhile
@@ -273,7 +279,7 @@ class SessionPartitions:
 
     @property
     def waiting(self) -> bool:
-        """Whether partitions wait until it is known where they begin."""
+        """True if partitions wait until it is known where they begin."""
         return bool(self._waiting)
 
     def look_up(self) -> None:
@@ -293,7 +299,7 @@ class SessionPartitions:
             self._lookups.logs(silent, self._take_logs)
 
     def _take_logs(self, logs: Mapping[TopicPartition, Log]) -> None:
-        """In another thread."""
+        """Take logs that a look-up has found. Called in another thread."""
         self._command(lambda: self._unheard.looked_up(logs, time.monotonic()))
 
     def _looked_up(self) -> None:

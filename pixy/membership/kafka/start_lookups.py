@@ -77,7 +77,7 @@ class StartLookups:
 
     @property
     def running(self) -> int:
-        """How many lookups are running. Begin no more than :data:`MOST` of them."""
+        """The number of lookups that are running. Begin no more than :data:`MOST` of them."""
         self._threads = [each for each in self._threads if each.is_alive()]
         return len(self._threads)
 
@@ -188,7 +188,7 @@ class StartLookups:
         )
 
     def established(self, partitions: Iterable[TopicPartition]) -> set[str] | None:
-        """The topics that the group has committed offsets of; None after a failure, which is logged. Blocks.
+        """Return the topics that the group has committed offsets of; None after a failure, which is logged. Blocks.
 
         Args:
             partitions: all partitions of some topics.
@@ -260,7 +260,7 @@ class StartLookups:
         self._logs.look_up(committed, topics, asked, partitions)
 
     def _established(self, committed: Mapping[TopicPartition, CommittedOffset], topics: Topics) -> set[str]:
-        """The topics that the group has committed offsets of."""
+        """Return the topics that the group has committed offsets of."""
         established = {topic for (topic, _), found in committed.items() if found.offset is not None}
         others = [
             (topic, number)

@@ -42,7 +42,7 @@ class Unheard:
         """The topics of those that librdkafka may not know yet."""
 
     def started(self, starts: Mapping[TopicPartition, int], now: float) -> None:
-        """librdkafka was told to fetch partitions of topics that were made again while it ran.
+        """Note that librdkafka was told to fetch partitions of topics that were made again while it ran.
 
         Args:
             starts: from which offset; -2 for the oldest.
@@ -54,14 +54,14 @@ class Unheard:
             self._suspect.pop(partition, None)
 
     def heard(self, partitions: Iterable[TopicPartition]) -> None:
-        """These have returned a message or their end, or are fetched no longer."""
+        """Note partitions that have returned a message or their end, or are fetched no longer."""
         for partition in partitions:
             self.silent.pop(partition, None)
             self._starts.pop(partition, None)
             self._suspect.pop(partition, None)
 
     def due(self, now: float) -> list[TopicPartition]:
-        """The partitions to look up now."""
+        """Return the partitions to look up now."""
         if not self.silent:
             return []
         found = [each for each, at in self.silent.items() if at <= now and each not in self._suspect]
@@ -83,18 +83,18 @@ class Unheard:
                 self._to_learn.add(partition[0])
 
     def to_learn(self) -> set[str]:
-        """The topics that librdkafka has to ask for now, because partitions of theirs have become suspect."""
+        """Return the topics that librdkafka has to ask for now, because partitions of theirs have become suspect."""
         return self._to_learn
 
     def learned(self, now: float) -> None:
-        """librdkafka has asked for the topics of :meth:`to_learn`: their partitions have all of their time from here on."""
+        """Note that librdkafka has asked for the topics of :meth:`to_learn`: their partitions have all of their time from here on."""
         for partition in self._suspect:
             if partition[0] in self._to_learn:
                 self._suspect[partition] = now
         self._to_learn = set()
 
     def stuck(self, now: float, *, busy: bool = False) -> list[TopicPartition]:
-        """The partitions that are stuck.
+        """Return the partitions that are stuck.
 
         Args:
             now: seconds.

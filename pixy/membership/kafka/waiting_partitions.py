@@ -49,7 +49,7 @@ class Waiting:
     ) -> None:
         self.epoch, self.first, self.was, self.again, self.oldest = epoch, first, was, again, oldest
         self.asked = False
-        """Whether a lookup is running."""
+        """True if a lookup is running."""
         self.attempt = FirstAttempt()
         """The newest message is that of this moment."""
 
@@ -92,7 +92,12 @@ class WaitingPartitions:
         return len(self._waiting)
 
     def add(self, partition: TopicPartition, waiting: Waiting) -> None:
-        """Look a partition up at once."""
+        """Look a partition up at once.
+
+        Args:
+            partition: which.
+            waiting: if the partition waited before and went, its first attempt of then still counts.
+        """
         before = self._unresolved.pop(partition, None)
         if before is not None and waiting.was is None:
             # The group's other beginnings are committed by now, which makes it no older than it was.
@@ -108,7 +113,7 @@ class WaitingPartitions:
                 self._unresolved[partition] = waiting
 
     def forget(self, topic: str) -> None:
-        """A topic is subscribed to no longer: if its partitions come again, they begin then."""
+        """Forget where the partitions of a topic would have begun: it is subscribed to no longer."""
         for partition in [each for each in self._unresolved if each[0] == topic]:
             del self._unresolved[partition]
 

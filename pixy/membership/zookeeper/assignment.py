@@ -33,7 +33,7 @@ def assign_ranges(partitions: Collection[int], members: Collection[str]) -> dict
 def partitions_of(
     member: str, subscriptions: Mapping[str, Collection[str]], counts: Mapping[str, int]
 ) -> set[TopicPartition]:
-    """The partitions that one member of a group has to claim.
+    """Return the partitions that one member of a group has to claim.
 
     Args:
         member: its id.

@@ -239,7 +239,7 @@ class Connection:
             act(state)
 
     def _post(self, act: Callable[[], None]) -> None:
-        """Act on the loop. Any thread may call."""
+        """Call a function on the loop. Any thread may call this."""
         with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(act)
 

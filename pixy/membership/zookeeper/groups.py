@@ -34,7 +34,12 @@ class ZooKeeperGroups:
         self._open: tuple[Connection, Orphans] | None = None
 
     def session(self, group: str, post: Callable[[Event], None]) -> Session:
-        """Open the session of a group."""
+        """Open the session of a group. Raises InvalidParameter if ZooKeeper does not allow its id.
+
+        Args:
+            group: its id.
+            post: called on the loop with each event, in order.
+        """
         connection, orphans = self._connection()
         layout = Layout(self._chroot, check_name(group))
         return ZooKeeperSession(self._proxy, layout, post, connection, orphans, self._outlook)

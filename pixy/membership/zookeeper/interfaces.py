@@ -13,7 +13,7 @@ class Partitions(Protocol):
     """The consumer of a member's partitions. No method but :meth:`hand_back` waits."""
 
     def joined(self) -> None:
-        """The member has joined, or its subscription has changed, and it has got nothing new."""
+        """Hear that the member has joined, or its subscription has changed, and it has got nothing new."""
 
     def acquire(self, partitions: list[TopicPartition]) -> None:
         """Begin to consume partitions."""
@@ -25,7 +25,7 @@ class Partitions(Protocol):
         """Stop consuming at once."""
 
     def failed(self, error: BaseException) -> None:
-        """The member has ended with an error that is none of ZooKeeper's or Kafka's."""
+        """Hear that the member has ended with an error that is none of ZooKeeper's or Kafka's."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,13 +95,29 @@ class Keeper(Protocol):
         """Call a function on the loop when the connection changes. Return a function that ends this."""
 
     async def create(self, path: str, data: bytes, *, ephemeral: bool) -> None:
-        """Create a znode whose parent exists. Raises NodeExists and NoNode, too."""
+        """Create a znode whose parent exists. Raises NodeExists and NoNode, too.
+
+        Args:
+            path: absolute, with the chroot.
+            data: its content.
+            ephemeral: it ends with the session.
+        """
 
     async def get(self, path: str, watcher: Watcher | None = None) -> Znode:
-        """Read a znode. Raises NoNode, too."""
+        """Read a znode. Raises NoNode, too.
+
+        Args:
+            path: absolute, with the chroot.
+            watcher: called once: the znode has changed or is gone, or the connection was lost; None: nobody.
+        """
 
     async def children(self, path: str, watcher: Watcher | None = None) -> list[str]:
-        """The names of a znode's children. Raises NoNode, too."""
+        """Return the names of a znode's children. Raises NoNode, too.
+
+        Args:
+            path: absolute, with the chroot.
+            watcher: called once: a child has come or gone, the znode is gone, or the connection was lost; None: nobody.
+        """
 
     async def set(self, path: str, data: bytes) -> None:
         """Replace a znode's data. Raises NoNode, too."""

@@ -23,7 +23,7 @@ _FORBIDDEN = re.compile("[/\x00-\x1f\x7f-\x9f\ud800-\uf8ff\ufff0-\uffff]")
 
 
 def is_name(group: str) -> bool:
-    """Whether a group id can name a znode."""
+    """Return whether a group id can name a znode."""
     return not _FORBIDDEN.search(group) and group not in (".", "..")
 
 
@@ -79,20 +79,20 @@ class Layout:
         return f"{self.path}/owners"
 
     def member(self, member: str) -> str:
-        """A member's registration."""
+        """Return a member's registration."""
         return f"{self.ids}/{member}"
 
     def topic(self, topic: str) -> str:
-        """The parent of a topic's claims."""
+        """Return the parent of a topic's claims."""
         return f"{self.owners}/{topic}"
 
     def claim(self, partition: TopicPartition) -> str:
-        """The claim of a partition."""
+        """Return the claim of a partition."""
         return f"{self.owners}/{partition[0]}/{partition[1]}"
 
 
 def encode_member(topics: Iterable[str], now: float) -> bytes:
-    """A member's registration, with the original's keys in the original's order.
+    """Return a member's registration, with the original's keys in the original's order.
 
     Args:
         topics: to which it subscribes.
@@ -104,7 +104,7 @@ def encode_member(topics: Iterable[str], now: float) -> bytes:
 
 
 def decode_member(data: bytes) -> frozenset[str]:
-    """The topics of a member's registration; other fields do not matter. Raises ValueError."""
+    """Return the topics of a member's registration; other fields do not matter. Raises ValueError."""
     record = json.loads(data)
     subscription = record.get("subscription") if isinstance(record, dict) else None
     if subscription is None:

@@ -99,7 +99,7 @@ class GroupMember:
         self._registrations_changed()
 
     def is_established(self, topic: str) -> bool:
-        """Whether the group had committed an offset of the topic before this member subscribed to it.
+        """Return whether the group had committed an offset of the topic before this member subscribed to it.
 
         ZooKeeper has no generations to tell a new group by. Members that come to a new group together find nothing
         committed either: each looks before it registers, and whoever shares with it commits after that.

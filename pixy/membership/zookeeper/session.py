@@ -60,7 +60,7 @@ class ZooKeeperSession(FetchingSession):
         super().__init__(proxy, layout.group, self._deliver, settings.claimed_consumer(proxy, layout.group))
         self._post_to_group = post
         self._over = False
-        """Whether the group has been told that this session has failed: no event follows."""
+        """True if the group has been told that this session has failed: no event follows."""
         self._since: dict[TopicPartition, int] = {}
         self._handing_back: tuple[Revoked, asyncio.Future[tuple[Commit, ...]]] | None = None
         """The revocation that waits for its release, and the future of the last positions."""

@@ -1,43 +1,53 @@
-"""Write one batch of an archive, from Kafka's rows to a published manifest. A kill may come at any point.
+"""Write one batch of an archive, from Kafka's rows to a commit of the table. A kill may come at any point.
 
-1. Spark writes the rows to a staging folder of this attempt alone: a killed attempt may have left a folder,
-   and its JVM may still be writing there. A task reads one partition and writes one file of it.
-2. The stats are read back from the small columns of the staged files. A file that holds several days is
-   split. (Opening a file for each day while writing costs a third of the batch's time, and nearly always
-   there is one day.)
-3. The files are moved to names derived from job and batch, so a repeated batch has the same names.
-4. The manifest is published. Until then no reader opens the files; from then on no job writes them.
+1. Spark writes the rows to a folder of this attempt alone: a killed attempt may have left a folder, and its JVM may
+   still be writing there. A task reads one partition and writes one file of it. Spark observes the count and the
+   checksum of the rows as they pass.
+2. The driver reads the stats back from the small columns of the files, and compares them with what was observed. A file
+   that holds several days is split. (Opening a file for each day while writing costs a third of the batch's time, and
+   nearly always there is one day.)
+3. The files and their entry are committed. Until then no reader opens them; from then on nobody changes them. Files are
+   never renamed: a rename is a copy on an object store.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from urllib.parse import unquote
+from typing import Final
 
-from pyspark.sql import DataFrame, DataFrameWriter, SparkSession, functions as F
+from pyspark.sql import DataFrame, DataFrameWriter, Observation, SparkSession, functions as F
 
-from pixy.pipeline.archive.checkpoint import Checkpoint, Offsets
-from pixy.pipeline.archive.staged_files import StagedFile, share_of_mixed_days, staged_file
-from pixy.pipeline.errors import CheckpointError, PipelineError, SourceError
-from pixy.pipeline.lake.checksum import Stats
+from pixy.pipeline.archive.planning import Plan
+from pixy.pipeline.archive.staged_files import (
+    BY_DAY,
+    BY_TOPIC,
+    StagedFile,
+    share_of_mixed_days,
+    staged_file,
+    sum_by_partition,
+)
+from pixy.pipeline.errors import PipelineError
+from pixy.pipeline.lake.checksum import MASK, Stats
+from pixy.pipeline.lake.entry import BATCH, Entry, Range
 from pixy.pipeline.lake.lake import Lake, now_ms
-from pixy.pipeline.lake.layout import MANIFESTS, STAGING, data_folder
-from pixy.pipeline.lake.manifest import BATCH, DataFile, Manifest, Range
+from pixy.pipeline.lake.layout import DATA
 from pixy.pipeline.lake.parquet_stats import read_stats
-from pixy.pipeline.lake.state import State, sum_by_partition
-from pixy.pipeline.lake.store import LocalStore
+from pixy.pipeline.lake.state import Ledger
 from pixy.pipeline.spark import columns
-from pixy.wire.types import TopicPartition
 
-SMALL_TASK = 250_000
+SMALL_TASK: Final = 250_000
 """Partitions with few records share tasks, and so files, of about this many records."""
-MIXED_DAYS = 0.2
+MIXED_DAYS: Final = 0.2
 """If a larger share of a batch's records is in partitions with several days, the next batch is written by day."""
 
-_READERS = 4
+_READERS: Final = 4
+
+
+class Overlap(PipelineError):
+    """Another job has archived offsets of the batch meanwhile; nothing was published."""
 
 
 class BatchWriter:
@@ -46,210 +56,140 @@ class BatchWriter:
     Args:
         spark: the session.
         lake: the lake.
-        state: its folded log; kept up to date.
+        ledger: its folded history; kept up to date.
         job: the job's name.
-        checkpoint: the job's checkpoint, with the offsets that Spark planned.
         isolation: ``read_committed`` or ``read_uncommitted``.
-        topic_ids: asks the broker for the ids of topics; called once a batch.
     """
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        lake: Lake,
-        state: State,
-        job: str,
-        checkpoint: Checkpoint,
-        isolation: str,
-        topic_ids: Callable[[list[str]], dict[str, str]],
-    ) -> None:
+    def __init__(self, spark: SparkSession, lake: Lake, ledger: Ledger, job: str, isolation: str) -> None:
         self._spark = spark
         self._lake = lake
-        self._state = state
+        self._ledger = ledger
         self._job = job
-        self._checkpoint = checkpoint
         self._isolation = isolation
-        self._topic_ids = topic_ids
         self._mixed_days = 0.0
         """Share of the last batch's records in partitions with several days."""
 
-    def write(self, records: DataFrame, batch: int) -> Manifest | None:
+    def write(self, plan: Plan, read: Callable[[Sequence[Range]], DataFrame]) -> Entry:
         """Archive a batch.
 
         Args:
-            records: rows of Spark's Kafka source.
-            batch: Spark's number of the batch.
+            plan: the batch.
+            read: returns rows of Spark's Kafka source.
 
         Returns:
-            The published entry; None if a run that was killed right afterwards has published the batch.
+            The published entry.
 
         Raises:
-            PipelineError: the batch contradicts the log or the checkpoint; nothing was published.
+            Overlap: another job was faster.
+            PipelineError: the files differ from what was read; nothing was published.
         """
-        start, end = self._checkpoint.ends(batch - 1), self._checkpoint.ends(batch)
-        if self._is_published(batch, start, end):
-            return None
-        ids = self._topic_ids(sorted({topic for topic, _ in end}))
-        ranges = self._ranges(start, end, ids)
-        self._check(self._state, batch, ranges)
-        staging = f"{STAGING}/{self._job}/{batch}-{uuid.uuid4().hex}"
-        try:
-            staged = self._stage(records, ranges, staging)
-            ranges = self._with_stats(ranges, [each.file for each in staged])
-            files = self._move(staged, batch)
-            draft = Manifest(
-                seq=0,
-                previous="",
-                kind=BATCH,
-                published=now_ms(),
-                job=self._job,
-                batch=batch,
-                checkpoint=self._checkpoint.id,
-                isolation=self._isolation,
-                ranges=tuple(ranges),
-                files=tuple(files),
-            )
-            return self._lake.publish(self._state, draft, lambda state: self._check(state, batch, ranges))
-        finally:
-            self._lake.store.remove(staging)
+        folder = f"{DATA}/{self._job}/{uuid.uuid4().hex}"
+        staged = self._stage(read(plan.ranges), plan.ranges, folder) if plan.ranges else []
+        ranges = (*plan.skipped, *self._with_stats(plan.ranges, staged))
+        draft = Entry(
+            BATCH,
+            self._job,
+            self._ledger.batches.get(self._job, -1) + 1,
+            self._isolation,
+            now_ms(),
+            ranges,
+            tuple(plan.events),
+        )
+        return self._lake.publish(
+            self._ledger, draft, [each.file for each in staged], check=lambda ledger: _check(ledger, ranges)
+        )
 
-    # -- checks before the work -------------------------------------------------------------------
+    # -- files ------------------------------------------------------------------------------------
 
-    def _is_published(self, batch: int, start: Offsets, end: Offsets) -> bool:
-        last = self._state.jobs.get(self._job)
-        if last is None or last.checkpoint != self._checkpoint.id or last.batch != batch:
-            return False
-        for each in last.ranges:
-            partition = (each.topic, each.partition)
-            if end.get(partition) != each.end or start.get(partition, each.start) != each.start:
-                raise CheckpointError(
-                    f"batch {batch} of job {self._job} is published with offsets {each.start} to "
-                    f"{each.end} of {each.topic}/{each.partition}, its checkpoint plans "
-                    f"{start.get(partition)} to {end.get(partition)}: one of the two was exchanged"
-                )
-        return True
-
-    def _ranges(self, start: Offsets, end: Offsets, ids: dict[str, str]) -> list[Range]:
-        ranges = []
-        for (topic, partition), last in sorted(end.items()):
-            first = start.get((topic, partition), 0)  # a new partition is read from its beginning
-            if first > last:
-                raise SourceError(
-                    f"{topic}/{partition} goes back from offset {first} to {last}: the topic was "
-                    "deleted and created again"
-                )
-            if first < last:
-                ranges.append(Range(topic, ids.get(topic, ""), partition, first, last, Stats()))
-        return ranges
-
-    def _check(self, state: State, batch: int, ranges: list[Range]) -> None:
-        """Raise unless the batch is the next one and no range of it is in the lake."""
-        last = state.jobs.get(self._job)
-        ours = last is not None and last.checkpoint == self._checkpoint.id
-        wanted = last.batch + 1 if ours and last is not None else 0
-        if batch != wanted:
-            raise CheckpointError(
-                f"the checkpoint of job {self._job} is at batch {batch}, the lake's log at {wanted}: "
-                f"the entries between are missing from {self._lake.path(MANIFESTS)}, or another "
-                "process runs the same job"
-            )
-        for each in ranges:
-            for old in state.ranges.get((each.topic, each.partition), ()):
-                known = old.range
-                if known.topic_id and each.topic_id and known.topic_id != each.topic_id:
-                    raise SourceError(
-                        f"topic {each.topic} was deleted and created again: the lake has the one with id "
-                        f"{known.topic_id}, the cluster has {each.topic_id}"
-                    )
-                if known.start < each.end and each.start < known.end:
-                    raise PipelineError(
-                        f"offsets {max(known.start, each.start)} to {min(known.end, each.end) - 1} of "
-                        f"{each.topic}/{each.partition} are in the lake already, from batch {old.batch} "
-                        f"of job {old.job}: nothing is archived twice"
-                    )
-
-    # -- staging ----------------------------------------------------------------------------------
-
-    def _stage(self, records: DataFrame, ranges: list[Range], staging: str) -> list[StagedFile]:
+    def _stage(self, records: DataFrame, ranges: Sequence[Range], folder: str) -> list[StagedFile]:
         """Write the rows to files of one topic and day each."""
-        rows = columns.with_hash(records)
+        observed = Observation()
+        rows = columns.with_hash(records, {each.topic: each.topic_id for each in ranges})
+        rows = rows.observe(observed, *columns.observed_columns())
         total = sum(each.end - each.start for each in ranges)
         tasks = max(self._spark.sparkContext.defaultParallelism, -(-total // SMALL_TASK))
         if len(ranges) > 2 * tasks:
             # Many thin partitions: a file each would be small. Sorting few records costs little.
-            staged = self._save_by_day(rows.coalesce(tasks), f"{staging}/days")
+            written = self._save_by_day(rows.coalesce(tasks), f"{folder}/days")
         elif self._mixed_days > MIXED_DAYS:
-            staged = self._save_by_day(rows, f"{staging}/days")
+            written = self._save_by_day(rows, f"{folder}/days")
         else:
-            self._writer(rows).parquet(self._lake.path(f"{staging}/flat"))
-            staged = self._split(self._read_back(f"{staging}/flat"), staging)
+            self._writer(rows).parquet(self._lake.location.for_spark(f"{folder}/flat"))
+            written = self._read_back(f"{folder}/flat")
+        self._compare_with_observed(observed, written)
+        staged = self._split(written, folder)
         self._mixed_days = share_of_mixed_days(staged)
-        return sorted(staged, key=lambda each: each.order)
+        ids = {each.topic: each.topic_id for each in ranges}
+        return sorted(
+            (
+                replace(each, file=replace(each.file, topic_id=ids.get(each.file.topic, "")))
+                for each in staged
+            ),
+            key=lambda each: each.order,
+        )
+
+    def _compare_with_observed(self, observed: Observation, staged: list[StagedFile]) -> None:
+        """Raise unless the driver reads back what the executors wrote.
+
+        They differ if an executor's file system has another folder under the lake's name: its files are then
+        nowhere in the lake, and a batch without files would be published as one without records.
+        """
+        wrote = columns.observed_of(observed.get)
+        sums = [stats for each in staged for stats in each.partitions.values()]
+        found = (sum(each.count for each in sums), sum(each.checksum for each in sums) & MASK)
+        if wrote != found:
+            raise PipelineError(
+                f"the executors wrote {wrote[0]} records with checksum {wrote[1]:016x}, the driver reads back "
+                f"{found[0]} with {found[1]:016x} from {self._lake.location.root}: driver and executors must reach "
+                "the lake under the same name on one file system; nothing is published"
+            )
 
     def _writer(self, rows: DataFrame) -> DataFrameWriter:
         return rows.write.options(**columns.PARQUET)
 
     def _save_by_day(self, rows: DataFrame, folder: str) -> list[StagedFile]:
         """Write a file for each task, topic and day."""
-        rows = rows.withColumn("_topic", F.col("topic")).withColumn("_date", F.to_date("timestamp"))
-        rows = rows.sortWithinPartitions("_topic", "_date", "partition", "offset")
-        self._writer(rows).partitionBy("_topic", "_date").parquet(self._lake.path(folder))
+        rows = rows.withColumn(BY_TOPIC, F.col("topic")).withColumn(BY_DAY, columns.day())
+        rows = rows.sortWithinPartitions(BY_TOPIC, BY_DAY, "partition", "offset")
+        self._writer(rows).partitionBy(BY_TOPIC, BY_DAY).parquet(self._lake.location.for_spark(folder))
         return self._read_back(folder)
 
-    def _split(self, staged: list[StagedFile], staging: str) -> list[StagedFile]:
+    def _split(self, staged: list[StagedFile], folder: str) -> list[StagedFile]:
         """Rewrite files of several days as one file for each day; keep the hashes of Kafka's rows."""
-        whole = [each for each in staged if each.file.date]
-        mixed = [each for each in staged if not each.file.date]
+        mixed = [each for each in staged if each.mixed]
         if not mixed:
-            return whole
-        paths = [self._lake.path(each.path) for each in mixed]
-        split = self._save_by_day(self._spark.read.schema(columns.SCHEMA).parquet(*paths), f"{staging}/days")
-        before, after = (sum_by_partition([each.file for each in some]) for some in (mixed, split))
+            return staged
+        paths = [self._lake.location.for_spark(each.file.path) for each in mixed]
+        split = self._save_by_day(
+            self._spark.read.schema(columns.FILE_SCHEMA).parquet(*paths), f"{folder}/split"
+        )
+        before, after = sum_by_partition(mixed), sum_by_partition(split)
         if before != after:
             raise PipelineError(
                 f"the files split by day hold {after}, the files before the split {before}: "
                 "nothing is published"
             )
-        return whole + split
+        return [each for each in staged if not each.mixed] + split
 
     def _read_back(self, folder: str) -> list[StagedFile]:
         """Read the stats of a folder's files from their small columns."""
-        paths = [path for path in self._lake.store.walk(folder) if path.endswith(".parquet")]
-        if not paths:
-            return []
-        if not isinstance(self._lake.store, LocalStore):
-            return self._read_back_by_spark(folder)
+        location = self._lake.location
+        files = [(path, size) for path, size in location.files(folder) if path.endswith(".parquet")]
         with ThreadPoolExecutor(_READERS) as readers:
-            found = readers.map(read_stats, [self._lake.path(path) for path in paths])
-        return [
-            staged_file(path, self._lake.store.size(path) or 0, stats)
-            for path, stats in zip(paths, found, strict=True)
-            if stats
-        ]
-
-    def _read_back_by_spark(self, folder: str) -> list[StagedFile]:
-        rows = (
-            self._spark.read.schema(columns.SCHEMA)
-            .option("recursiveFileLookup", "true")
-            .parquet(self._lake.path(folder))
-            .groupBy(
-                F.col("_metadata.file_path").alias("path"),
-                F.col("_metadata.file_size").alias("file_size"),
-                "topic",
-                "partition",
+            found = readers.map(
+                lambda path: read_stats(location.for_arrow(path), location.filesystem),
+                [path for path, _ in files],
             )
-            .agg(*columns.stats_columns())
-        )
-        found: dict[tuple[str, int], dict[TopicPartition, Stats]] = {}
-        for row in rows.collect():
-            path = f"{folder}/" + unquote(row["path"]).split(f"/{folder}/", 1)[1]
-            partitions = found.setdefault((path, row["file_size"]), {})
-            partitions[row["topic"], row["partition"]] = columns.stats_of(row)
-        return [staged_file(path, size, stats) for (path, size), stats in found.items()]
+            return [
+                staged_file(path, size, stats)
+                for (path, size), stats in zip(files, found, strict=True)
+                if stats
+            ]
 
     # -- publishing -------------------------------------------------------------------------------
 
-    def _with_stats(self, ranges: list[Range], files: list[DataFile]) -> list[Range]:
+    def _with_stats(self, ranges: Sequence[Range], files: list[StagedFile]) -> list[Range]:
         """Add the files' stats to the planned ranges; raise if Spark read other offsets."""
         sums = sum_by_partition(files)
         done = []
@@ -268,15 +208,13 @@ class BatchWriter:
             raise PipelineError(f"Spark read partitions that were not planned: {sorted(sums)}")
         return done
 
-    def _move(self, staged: list[StagedFile], batch: int) -> list[DataFile]:
-        """Move the files to their final names."""
-        files = []
-        for number, each in enumerate(staged):
-            folder = data_folder(each.file.topic, each.file.date)
-            name = f"{self._job}-{self._checkpoint.id[:8]}-{batch:08d}-{number:04d}.parquet"
-            path = f"{folder}/{name}"
-            if path in self._state.files or path in self._state.replaced:
-                raise CheckpointError(f"{path} is published already: it is not written again")
-            self._lake.store.move(each.path, path)
-            files.append(replace(each.file, path=path))
-        return files
+
+def _check(ledger: Ledger, ranges: Sequence[Range]) -> None:
+    """Raise Overlap unless every range continues what the lake has."""
+    for each in ranges:
+        known = ledger.overlap(each)
+        if known is not None:
+            raise Overlap(
+                f"offsets {known[0]} to {known[1] - 1} of {each.topic}/{each.partition} are in the lake already: "
+                "nothing is archived twice"
+            )

@@ -17,8 +17,7 @@ class Job:
         proxy: the cluster's configuration.
         lake: folder or URI of the lake.
         subscription: the topics.
-        name: the job's name; its checkpoint is found by it.
-        checkpoint: a folder; empty: within the lake.
+        name: the job's name, in the lake's history.
         interval: seconds between batches; None archives what is there now and ends.
         start: ``start``, ``end`` or milliseconds of the epoch: where partitions begin that are new to the job.
         batch_records: the most offsets a batch covers.
@@ -26,7 +25,6 @@ class Job:
         read_committed: leave out records of aborted and open transactions.
         skip_lost: continue after offsets that Kafka deleted before they were archived.
         commit_as: a group to commit the archived offsets for, so that lag tools see the job.
-        delta: keep a Delta table over the lake's files too, see :mod:`pixy.pipeline.archive.delta`.
     """
 
     cluster: str
@@ -34,7 +32,6 @@ class Job:
     lake: str
     subscription: Subscription
     name: str
-    checkpoint: str = ""
     interval: float | None = None
     start: str | int = "start"
     batch_records: int = 2_000_000
@@ -42,4 +39,3 @@ class Job:
     read_committed: bool = True
     skip_lost: bool = False
     commit_as: str = ""
-    delta: bool = False

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pixy.pipeline.archive.checkpoint import Offsets
-from pixy.pipeline.lake.manifest import Manifest
+from pixy.pipeline.lake.entry import Entry
 from pixy.wire.types import TopicPartition
 
 
@@ -26,19 +25,19 @@ class Progress:
     bytes: int = 0
     batch_seconds: float = 0.0
     by_topic: dict[str, tuple[int, int]] = field(default_factory=dict)
-    offsets: Offsets = field(default_factory=dict)
+    offsets: dict[TopicPartition, int] = field(default_factory=dict)
     lag: dict[TopicPartition, int] = field(default_factory=dict)
 
-    def add(self, manifest: Manifest, seconds: float) -> None:
+    def add(self, entry: Entry, seconds: float) -> None:
         """Count a published batch.
 
         Args:
-            manifest: its entry in the log.
+            entry: its entry in the lake's history.
             seconds: how long it took.
         """
         self.batches += 1
         self.batch_seconds = seconds
-        for each in manifest.ranges:
+        for each in entry.ranges:
             self.records += each.stats.count
             self.bytes += each.stats.bytes
             count, size = self.by_topic.get(each.topic, (0, 0))

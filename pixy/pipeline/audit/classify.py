@@ -45,7 +45,7 @@ class Context:
 
     Attributes:
         window: length of a window, milliseconds.
-        watermark: how long a window stays open after its end, milliseconds.
+        late_after: a record that is archived later than this after its timestamp is late; milliseconds.
         groups: by number of a journal's stream, the number of its group; -1 for producing.
         streams_with_holes: by number of a journal's stream, whether its daemon's journal lost events.
         histories: by (number of the partition, number of the group).
@@ -54,7 +54,7 @@ class Context:
     """
 
     window: int
-    watermark: int
+    late_after: int
     groups: Ints
     streams_with_holes: Bools
     histories: Mapping[tuple[int, int], GroupHistory] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class Block:
         return windows
 
     def _timestamps(self) -> Ints:
-        """The timestamp of each offset. The log overrides the journal, and the lake overrides both."""
+        """Return the timestamp of each offset. The log overrides the journal, and the lake overrides both."""
         timestamp, kind = self.facts["timestamp"], self.kind
         result = np.full(_SIZE, -1, np.int64)
         for source in (kind < ARCHIVED, kind == LOGGED, kind == ARCHIVED):
@@ -97,19 +97,43 @@ class Block:
         return members
 
     def count(self, kind: TallyKind, group: int, members: Bools) -> None:
-        """Count each offset in its record's window."""
+        """Count each offset in its record's window.
+
+        Args:
+            kind: what is counted.
+            group: its number; NO_GROUP: the topic.
+            members: slots, as of :meth:`slots`.
+        """
         self.tallies.count(kind, group, self.windows[members])
 
     def count_rows(self, kind: TallyKind, group: int, rows: Bools | Ints) -> None:
-        """Count each fact in its record's window."""
+        """Count each fact in its record's window.
+
+        Args:
+            kind: what is counted.
+            group: its number; NO_GROUP: the topic.
+            rows: which of the facts.
+        """
         self.tallies.count(kind, group, self.windows[self.at[rows]])
 
     def ranges(self, kind: TallyKind, group: int, members: Bools) -> None:
-        """Add the ranges of the offsets whose slot is true."""
+        """Add the ranges of the offsets whose slot is true.
+
+        Args:
+            kind: of ranges.
+            group: its number; NO_GROUP: the topic.
+            members: slots, as of :meth:`slots`.
+        """
         self.tallies.ranges(kind, group, self.base, members)
 
     def sketch(self, kind: TallyKind, group: int, rows: Bools) -> None:
-        """Add the latencies of the facts that have one."""
+        """Add the latencies of the facts that have one.
+
+        Args:
+            kind: of latencies.
+            group: its number; NO_GROUP: the topic.
+            rows: which of the facts.
+        """
         took = self.facts["took"]
         rows = rows & (took >= 0)
         self.tallies.sketch(kind, group, self.windows[self.at[rows]], took[rows])
@@ -138,7 +162,7 @@ def classify_block(facts: Mapping[str, Ints], context: Context) -> dict[str, Int
 
 
 def _classify_failed(facts: Mapping[str, Ints], context: Context) -> dict[str, Ints]:
-    """Messages that were never written have no offset; they count in the window of their failure."""
+    """Count messages that were never written: they have no offset, and count in the window of their failure."""
     tallies = Tallies(int(facts["tp_id"][0]))
     failed = facts["time"][facts["kind"] == Kind.PRODUCE_FAILED] // 1000
     tallies.count(TallyKind.FAILED, NO_GROUP, failed - failed % context.window)
@@ -171,17 +195,16 @@ def _classify_archived(block: Block, rows: Ints) -> None:
     known = delays >= 0
     block.tallies.sketch(TallyKind.ARCHIVE_DELAY, NO_GROUP, windows[known], delays[known])
     timestamps = block.facts["timestamp"][rows]
-    # Late: published after the watermark had passed the end of the record's window.
-    allowed = block.context.window - timestamps % block.context.window + block.context.watermark
-    late = (timestamps >= 0) & (delays > allowed * 1000)
+    late = (timestamps >= 0) & (delays > block.context.late_after * 1000)
     block.count_rows(TallyKind.ARCHIVE_LATE, NO_GROUP, rows[late])
+    block.ranges(TallyKind.R_ARCHIVE_LATE, NO_GROUP, block.slots(rows[late]))
     misplaced = rows[_out_of_order(block.facts["source"][rows], block.facts["time"][rows], at)]
     block.count_rows(TallyKind.ARCHIVE_OUT_OF_ORDER, NO_GROUP, misplaced)
     block.ranges(TallyKind.R_ARCHIVE_OUT_OF_ORDER, NO_GROUP, block.slots(misplaced))
 
 
 def _archive_delays(block: Block, rows: Ints) -> Ints:
-    """Microseconds from each record's timestamp to its publication; -1 where either is unknown."""
+    """Return the microseconds from each record's timestamp to its publication; -1 where either is unknown."""
     starts, published = block.context.published.get(block.tp_id, (np.zeros(0, np.int64),) * 2)
     timestamps = block.facts["timestamp"][rows]
     if not len(starts):
@@ -222,7 +245,7 @@ def _classify_group(block: Block, group: int, mine: Bools) -> None:
 
 
 def _offer_ids(block: Block, rows: Bools) -> Ints:
-    """(assignment, attempt, offset) as one number each."""
+    """Return (assignment, attempt, offset) of each offer as one number."""
     source, attempt = block.facts["source"][rows], block.facts["attempt"][rows]
     ids: Ints = (source << 40) + (np.minimum(attempt, _ATTEMPTS - 1) << BLOCK_BITS) + block.at[rows]
     return ids
@@ -252,7 +275,7 @@ def _classify_duplicates(block: Block, group: int, offers: Bools, returns: Bools
 
 
 def _deliveries(block: Block, offers: Bools, returns: Bools) -> tuple[Ints, Ints]:
-    """The ids of offers that were not returned, and how often each was made."""
+    """Return the ids of offers that were not returned, and how often each was made."""
     ids, times = np.unique(_offer_ids(block, offers), return_counts=True)
     returned, returned_times = np.unique(_offer_ids(block, returns), return_counts=True)
     if len(returned):
@@ -263,7 +286,7 @@ def _deliveries(block: Block, offers: Bools, returns: Bools) -> tuple[Ints, Ints
 
 
 def _classify_order(block: Block, group: int, offers: Bools) -> None:
-    """First offers of an assignment follow the offsets; a returned message is offered again later."""
+    """Find offers out of order: first offers of an assignment follow the offsets; a returned message is offered again later."""
     rows = np.flatnonzero(offers & (block.facts["attempt"] == 0))
     source, time, at = (block.facts["source"][rows], block.facts["time"][rows], block.at[rows])
     order = np.lexsort((time, at, source))

@@ -6,7 +6,7 @@ message twice writes two messages: their timestamps usually differ, their sequen
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pyspark.sql import DataFrame, SparkSession, Window, functions as sf
@@ -16,7 +16,7 @@ from pixy.pipeline.audit import spark_jobs
 from pixy.pipeline.audit.findings import Finding, Severity
 from pixy.pipeline.audit.frames import live_files
 from pixy.pipeline.audit.intervals import Intervals
-from pixy.pipeline.lake import Lake, State
+from pixy.pipeline.lake import DataFile, Lake, State
 from pixy.pipeline.spark.columns import SCHEMA, content_hash
 from pixy.wire.types import TopicPartition
 
@@ -60,7 +60,13 @@ class Evidence:
     repeated: Offsets = field(default_factory=dict)
 
 
-def lake_rows(spark: SparkSession, lake: Lake, state: State, topics: Iterable[str]) -> DataFrame | None:
+def lake_rows(
+    spark: SparkSession,
+    lake: Lake,
+    state: State,
+    topics: Iterable[str],
+    wanted: Callable[[DataFile], bool] = lambda _: True,
+) -> DataFrame | None:
     """Read (topic, partition, offset, hash) from the lake; None if it has none of the topics.
 
     Args:
@@ -68,8 +74,9 @@ def lake_rows(spark: SparkSession, lake: Lake, state: State, topics: Iterable[st
         lake: the lake.
         state: its live files.
         topics: the topics to read.
+        wanted: leaves out files.
     """
-    paths = [path for topic in topics for path in live_files(lake, state, topic)]
+    paths = [path for topic in topics for path in live_files(lake, state, topic, wanted)]
     if not paths:
         return None
     return spark.read.schema(SCHEMA).parquet(*paths).select("topic", "partition", "offset", "hash")
@@ -135,7 +142,12 @@ def find_duplicates(rows: DataFrame) -> list[DuplicateRange]:
 
 
 def contents_findings(duplicates: Iterable[DuplicateRange], evidence: Evidence) -> Iterator[Finding]:
-    """Return a finding for each duplicate range, divided where the explanations differ."""
+    """Return a finding for each duplicate range, divided where the explanations differ.
+
+    Args:
+        duplicates: of which the first :data:`MAX_RANGES` are listed.
+        evidence: explains them.
+    """
     kind = "written twice"
     for number, each in enumerate(duplicates):
         if number == MAX_RANGES:

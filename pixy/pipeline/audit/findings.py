@@ -10,19 +10,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from pixy.pipeline.audit.gaps import Reason
+from pixy.pipeline.audit.gaps import REMOVED, Gap, Reason
 from pixy.pipeline.audit.journal_view import Hole, HoleReason
 from pixy.pipeline.audit.partitions import PartitionView, Ranges
 from pixy.pipeline.audit.tallies import TallyKind
+from pixy.pipeline.audit.waiting import Waiting
 
 
 class Severity(StrEnum):
-    """How bad a finding is, the worst first."""
+    """The severity of a finding, the worst first."""
 
     LOSS = "loss"
     """Data is lost; the command exits with code 3."""
     FAULT = "fault"
     """A guarantee is broken, but nothing is lost."""
+    BEHIND = "behind"
+    """A group or the lake is later than the stated bound; nothing is lost or broken yet."""
     UNKNOWN = "unknown"
     """A source is too incomplete to tell."""
     EXPLAINED = "explained"
@@ -30,7 +33,11 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A finding about the offsets ``[start, end)`` of a partition; -1 where it is about no offsets."""
+    """A finding about the offsets ``[start, end)`` of a partition; -1 where it is about no offsets.
+
+    Attributes:
+        since: the oldest known timestamp of the records, milliseconds since 1970; -1 if none is known.
+    """
 
     severity: Severity
     kind: str
@@ -40,6 +47,7 @@ class Finding:
     start: int = -1
     end: int = -1
     why: str = ""
+    since: int = -1
 
     @property
     def offsets(self) -> int:
@@ -48,7 +56,15 @@ class Finding:
 
     def row(self) -> dict[str, Any]:
         """Return the finding as plain values."""
-        return {**asdict(self), "severity": str(self.severity), "offsets": self.offsets}
+        since = None if self.since < 0 else self.since
+        return {**asdict(self), "severity": str(self.severity), "since": since, "offsets": self.offsets}
+
+
+def from_row(row: Mapping[str, Any]) -> Finding:
+    """Convert a row of ``findings.parquet`` back."""
+    values = {name: row[name] for name in Finding.__dataclass_fields__}
+    since = -1 if row["since"] is None else round(row["since"].timestamp() * 1000)
+    return Finding(**{**values, "severity": Severity(row["severity"]), "since": since})
 
 
 SCHEMA = pa.schema(
@@ -61,6 +77,7 @@ SCHEMA = pa.schema(
         ("start", pa.int64()),
         ("end", pa.int64()),
         ("why", pa.string()),
+        ("since", pa.timestamp("ms", tz="UTC")),
         ("offsets", pa.int64()),
     ]
 )
@@ -75,6 +92,11 @@ _RANGE_FINDINGS = {
         Severity.FAULT,
         "archived out of order",
         "the row follows a higher offset in its file",
+    ),
+    TallyKind.R_ARCHIVE_LATE: (
+        Severity.BEHIND,
+        "archived late",
+        "the lake had the record more than {late} after its timestamp",
     ),
     TallyKind.R_LOST: (
         Severity.LOSS,
@@ -99,25 +121,34 @@ _RANGE_FINDINGS = {
 }
 
 
-def from_ranges(ranges: Ranges) -> Iterator[Finding]:
-    """Findings of the classification."""
+def from_ranges(ranges: Ranges, late_after: int) -> Iterator[Finding]:
+    """Yield findings of the classification.
+
+    Args:
+        ranges: the sets of offsets that it found.
+        late_after: the bound of late records, milliseconds.
+    """
     for (kind, topic, partition, group), offsets in ranges.items():
         if kind in _RANGE_FINDINGS:
             severity, name, why = _RANGE_FINDINGS[kind]
+            text = why.format(late=duration(late_after))
             for start, end in offsets:
-                yield Finding(severity, name, topic, partition, group, start, end, why)
+                yield Finding(severity, name, topic, partition, group, start, end, text)
 
 
 def from_partitions(views: Iterable[PartitionView]) -> Iterator[Finding]:
-    """Findings about gaps, overlapping ranges and lost confirmed records."""
+    """Yield findings about gaps, overlapping ranges and lost confirmed records."""
     severities = {Reason.LOSS: Severity.LOSS, Reason.UNKNOWN: Severity.UNKNOWN}
     for view in views:
         where = (view.topic, view.partition, None)
         for gap in view.gaps:
             severity = severities.get(gap.reason, Severity.EXPLAINED)
             kind = "missing in the lake" if severity is Severity.LOSS else "gap in the lake"
+            if gap.reason in REMOVED:
+                kind = f"{gap.reason} from the lake"
             why = f"{gap.reason}: {gap.evidence}" if gap.evidence else str(gap.reason)
-            yield Finding(severity, kind, *where, gap.start, gap.end, why)
+            since = min((view.timestamps[at] for at in _known(view, gap)), default=-1)
+            yield Finding(severity, kind, *where, gap.start, gap.end, why, since)
         for start, end, entries in view.overlapping:
             why = f"{entries} entries of the lake's log list these offsets"
             yield Finding(Severity.FAULT, "archived ranges overlap", *where, start, end, why)
@@ -128,7 +159,7 @@ def from_partitions(views: Iterable[PartitionView]) -> Iterator[Finding]:
 
 
 def from_holes(holes: Iterable[Hole]) -> Iterator[Finding]:
-    """Findings about periods in which the journal is incomplete."""
+    """Yield findings about periods in which the journal is incomplete."""
     texts = {
         HoleReason.DROPPED: "daemon {client} dropped {events:,} events from {start} to {end}",
         HoleReason.BATCHES_MISSING: "batches of daemon {client} are missing from {start} to {end}",
@@ -141,17 +172,60 @@ def from_holes(holes: Iterable[Hole]) -> Iterator[Finding]:
         why = texts[hole.reason].format(
             client=hole.client, events=hole.events, start=_time(hole.start), end=_time(hole.end)
         )
-        yield Finding(Severity.UNKNOWN, "hole in the journal", why=why)
+        yield Finding(Severity.UNKNOWN, "hole in the journal", why=why, since=hole.start // 1000)
 
 
 def from_skips(skips: Mapping[tuple[str, int, str], tuple[tuple[int, int], ...]]) -> Iterator[Finding]:
-    """Findings about offsets that a group skipped, given by (topic, partition, group)."""
+    """Yield findings about offsets that a group skipped, given by (topic, partition, group)."""
     why = "the group's offset was set, or a member without a journal owned the partition"
     for (topic, partition, group), ranges in skips.items():
         for start, end in ranges:
             yield Finding(
                 Severity.EXPLAINED, "skipped by the group", topic, partition, group, start, end, why
             )
+
+
+def _known(view: PartitionView, gap: Gap) -> Iterator[int]:
+    """Yield the offsets of a gap whose timestamp the log told."""
+    return (at for at in view.timestamps if gap.start <= at < gap.end)
+
+
+def from_waiting(waiting: Iterable[Waiting], late_after: int) -> Iterator[Finding]:
+    """Yield findings about offsets that wait for a group, or to be archived.
+
+    Args:
+        waiting: by partition, and by group.
+        late_after: the bound above which they are late, milliseconds.
+    """
+    bound = duration(late_after)
+    for each in waiting:
+        where = (each.topic, each.partition, each.group)
+        reader = "the group" if each.group is not None else "the archive"
+        if each.expired:
+            why = f"the log begins at {each.start}; {reader} had read up to {each.start - each.expired}"
+            yield Finding(
+                Severity.FAULT,
+                f"expired before {reader} read it",
+                *where,
+                each.start - each.expired,
+                each.start,
+                why,
+            )
+        if each.late:
+            kind = "group behind" if each.group is not None else "not archived yet"
+            why = f"{each.late:,} of {each.end - each.start:,} waiting offsets are older than {bound}"
+            yield Finding(Severity.BEHIND, kind, *where, each.start, each.end, why, each.oldest)
+        elif each.start < each.end:
+            why = f"all waiting offsets are younger than {bound}"
+            yield Finding(Severity.EXPLAINED, f"waiting for {reader}", *where, each.start, each.end, why)
+
+
+def duration(millis: int) -> str:
+    """Return a length of time for people: ``90 s``, ``2 min``, ``3 h``, ``2 days``."""
+    for size, unit in ((86_400_000, "days"), (3_600_000, "h"), (60_000, "min")):
+        if millis >= 2 * size or millis == size:
+            return f"{millis / size:,.3g} {'day' if unit == 'days' and millis == size else unit}"
+    return f"{millis / 1000:,.3g} s"
 
 
 def _time(micros: int) -> str:
@@ -180,9 +254,12 @@ __all__ = [
     "SCHEMA",
     "Finding",
     "Severity",
+    "duration",
     "from_holes",
     "from_partitions",
     "from_ranges",
+    "from_row",
     "from_skips",
+    "from_waiting",
     "sort",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession, functions as sf
@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as sf
 from pixy.config.model import Proxy
 from pixy.pipeline.audit.facts import ARCHIVED, BLOCK_BITS, LOGGED
 from pixy.pipeline.errors import LakeError
-from pixy.pipeline.lake import Lake, State
+from pixy.pipeline.lake import DataFile, Lake, State
 from pixy.pipeline.spark.columns import SCHEMA
 from pixy.pipeline.spark.kafka_options import kafka_options
 from pixy.wire.types import TopicPartition
@@ -53,24 +53,27 @@ def read_kafka(spark: SparkSession, proxy: Proxy, ranges: Bounds, *, committed: 
     return reader.load()
 
 
-def live_files(lake: Lake, state: State, topic: str) -> list[str]:
+def live_files(
+    lake: Lake, state: State, topic: str, wanted: Callable[[DataFile], bool] = lambda _: True
+) -> list[str]:
     """Return the paths of a topic's files.
 
     Args:
         lake: the lake.
         state: its live files.
         topic: the topic's name.
+        wanted: leaves out files.
 
     Raises:
-        LakeError: a file is missing, or its size is not the manifest's.
+        LakeError: a file is missing, or its size is not that of the table.
     """
     paths = []
-    for file in state.select(topic):
-        size = lake.store.size(file.path)
+    for file in filter(wanted, state.select(topic)):
+        size = lake.size(file.path)
         if size != file.size:
-            actual = "is missing" if size is None else f"has {size} bytes; its manifest says {file.size}"
+            actual = "is missing" if size is None else f"has {size} bytes; the table says {file.size}"
             raise LakeError(f"{lake.path(file.path)} {actual}")
-        paths.append(lake.path(file.path))
+        paths.append(lake.location.for_spark(file.path))
     return paths
 
 
@@ -90,21 +93,37 @@ def journal_of_lake(spark: SparkSession, lake: Lake, state: State, topic: str) -
     )
 
 
-def partition_frame(spark: SparkSession, partitions: Mapping[TopicPartition, int]) -> DataFrame:
-    """Return the partitions' numbers as a frame of (topic, partition, tp_id)."""
+def partition_frame(
+    spark: SparkSession, partitions: Mapping[TopicPartition, int], slices: Bounds | None = None
+) -> DataFrame:
+    """Return the partitions' numbers as a frame of (topic, partition, tp_id, low, high).
+
+    Args:
+        spark: the session to run on.
+        partitions: the number (``tp_id``) of each.
+        slices: the offsets ``[low, high)`` to look at; all of a partition that has none.
+    """
+    parts = [(slices or {}).get(tp, (0, 1 << 62)) for tp in partitions]
     return spark.createDataFrame(
         pa.table(
             {
                 "topic": pa.array([topic for topic, _ in partitions], pa.string()),
                 "partition": pa.array([partition for _, partition in partitions], pa.int32()),
                 "tp_id": pa.array(list(partitions.values()), pa.int32()),
+                "low": pa.array([low for low, _ in parts], pa.int64()),
+                "high": pa.array([high for _, high in parts], pa.int64()),
             }
         )
     )
 
 
 def lake_facts(
-    spark: SparkSession, lake: Lake, state: State, topics: list[str], partitions: DataFrame
+    spark: SparkSession,
+    lake: Lake,
+    state: State,
+    topics: list[str],
+    partitions: DataFrame,
+    wanted: Callable[[DataFile], bool] = lambda _: True,
 ) -> DataFrame | None:
     """Return the facts of the lake's rows; None if it has none of the topics.
 
@@ -114,8 +133,9 @@ def lake_facts(
         state: its live files.
         topics: the topics to read.
         partitions: frame of :func:`partition_frame`.
+        wanted: leaves out files.
     """
-    paths = [path for topic in topics for path in live_files(lake, state, topic)]
+    paths = [path for topic in topics for path in live_files(lake, state, topic, wanted)]
     if not paths:
         return None
     rows = (
@@ -132,7 +152,7 @@ def lake_facts(
     )
     # The number only has to tell files apart; a CRC does.
     file = (sf.crc32("file") - sf.lit(1 << 31)).cast("int")
-    return _facts(rows.join(sf.broadcast(partitions), ["topic", "partition"]), ARCHIVED, file, sf.col("row"))
+    return _facts(rows, partitions, ARCHIVED, file, sf.col("row"))
 
 
 def log_facts(spark: SparkSession, proxy: Proxy, ranges: Bounds, partitions: DataFrame) -> DataFrame | None:
@@ -148,11 +168,12 @@ def log_facts(spark: SparkSession, proxy: Proxy, ranges: Bounds, partitions: Dat
     if not wanted:
         return None
     rows = read_kafka(spark, proxy, wanted).select("topic", "partition", "offset", "timestamp")
-    return _facts(rows.join(sf.broadcast(partitions), ["topic", "partition"]), LOGGED, sf.lit(0), sf.lit(0))
+    return _facts(rows, partitions, LOGGED, sf.lit(0), sf.lit(0))
 
 
-def _facts(rows: DataFrame, kind: int, source: Column, time: Column) -> DataFrame:
-    return rows.select(
+def _facts(rows: DataFrame, partitions: DataFrame, kind: int, source: Column, time: Column) -> DataFrame:
+    numbered = rows.join(sf.broadcast(partitions), ["topic", "partition"])
+    return numbered.where("offset >= low and offset < high").select(
         "tp_id",
         sf.shiftright("offset", BLOCK_BITS).alias("block"),
         "offset",

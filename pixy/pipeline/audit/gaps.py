@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from pixy.pipeline.audit.intervals import Intervals
 
@@ -20,9 +21,17 @@ class Reason(StrEnum):
     COMPACTION = "compaction"
     RETENTION = "retention"
     DELETED = "DeleteRecords"
+    EXPIRED = "expired"
+    """Removed from the lake by ``expire``; the entry says so."""
+    ERASED = "erased"
+    """Removed from the lake by ``erase``."""
     LOSS = "loss"
     UNKNOWN = "unknown"
     """The log was not read."""
+
+
+REMOVED: Final = (Reason.EXPIRED, Reason.ERASED)
+"""Reasons that the lake's history states."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +129,7 @@ def explain_gaps(missing: Intervals, log: PartitionLog | None, newest_gone: int 
 
 
 def _explain_below_start(log: PartitionLog, newest_gone: int) -> tuple[Reason, str]:
-    """Retention deletes whole segments that are old or many; DeleteRecords deletes up to any offset."""
+    """Explain what lies below the start: retention deletes whole segments that are old or many, DeleteRecords up to any offset."""
     first = next((span for span in log.spans if span.base <= log.start < span.end), None)
     if first is not None and first.base < log.start:
         return Reason.DELETED, f"the log starts at {log.start}, inside the batch of {first.base}"
@@ -137,4 +146,4 @@ def _covered(spans: Iterable[BatchSpan]) -> Intervals:
     return Intervals.of((span.base, span.end) for span in spans)
 
 
-__all__ = ["BatchSpan", "Gap", "PartitionLog", "Reason", "explain_gaps"]
+__all__ = ["REMOVED", "BatchSpan", "Gap", "PartitionLog", "Reason", "explain_gaps"]

@@ -17,13 +17,16 @@ from pixy.pipeline.audit.classify import Context, GroupHistory
 from pixy.pipeline.audit.intervals import Intervals
 from pixy.pipeline.audit.merge_windows import MergedWindows, merge_windows
 from pixy.pipeline.audit.open_sources import AuditSources, describe, open_sources
+from pixy.pipeline.audit.output import previous_findings
 from pixy.pipeline.audit.partitions import PartitionView, inspect_partitions
+from pixy.pipeline.audit.period import carried, first_new, slices
 from pixy.pipeline.audit.previous_run import PreviousRun, read_previous_run
 from pixy.pipeline.audit.producers import check_producers
 from pixy.pipeline.audit.request import AuditRequest
 from pixy.pipeline.audit.result import AuditResult
 from pixy.pipeline.audit.tables import Names
 from pixy.pipeline.audit.tallies import NO_GROUP, NO_WINDOW, TALLIES, TallyKind
+from pixy.pipeline.audit.waiting import find_waiting
 from pixy.pipeline.errors import UsageError
 from pixy.wire.types import TopicPartition
 
@@ -45,7 +48,12 @@ def audit(spark: SparkSession, request: AuditRequest, on_progress: Callable[[str
     previous = read_previous_run(request.out)
     _check_window(request, previous)
     spark_jobs.set_up(spark)
-    sources = open_sources(spark, request, on_progress)
+    since = request.since
+    if request.incremental:
+        sources = open_sources(spark, request, on_progress, lambda found: first_new(request, found, previous))
+    else:
+        sources = open_sources(spark, request, on_progress, lambda _: since)
+    sources.slices = slices(sources)
     names = Names(sources.partitions, sources.groups)
     histories = _histories(sources)
     on_progress(f"classifying {len(sources.partitions)} partitions, {len(sources.groups)} groups")
@@ -57,7 +65,10 @@ def audit(spark: SparkSession, request: AuditRequest, on_progress: Callable[[str
     ranges = tables.offset_ranges(tallies, names)
     journal = sources.journal
     inputs = describe(sources, request)
-    windows = _windows(request, sources, tables.window_rows(tallies, names), previous)
+    rows = {
+        key: row for key, row in tables.window_rows(tallies, names).items() if _in_period(key[3], sources)
+    }
+    windows = _windows(request, sources, rows, previous)
     return AuditResult(
         request,
         sources.now,
@@ -67,15 +78,20 @@ def audit(spark: SparkSession, request: AuditRequest, on_progress: Callable[[str
         views,
         findings.sort(
             [
-                *findings.from_ranges(ranges),
+                *carried(previous_findings(request.out) if sources.slices else (), sources),
+                *findings.from_ranges(ranges, request.late_after),
                 *findings.from_partitions(views),
                 *(findings.from_holes(journal.holes(sources.now)) if journal else ()),
                 *findings.from_skips({key: history.skipped for key, history in histories.items()}),
+                *findings.from_waiting(
+                    find_waiting(sources, request.proxy, request.late_after), request.late_after
+                ),
                 *check_producers(spark, request, sources, ranges, _unarchived(sources), on_progress),
             ]
         ),
         _sketches(tables.sketch_rows(tallies, names), windows, previous),
         previous.run + 1,
+        sources.until is None and (sources.since is None or (request.incremental and previous.complete)),
     )
 
 
@@ -83,6 +99,13 @@ def digest_of(inputs: dict[str, Any]) -> str:
     """Return the SHA-256 of the description of the sources."""
     text = json.dumps(inputs, sort_keys=True, separators=(",", ":"))
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+
+
+def _in_period(window: int, sources: AuditSources) -> bool:
+    """Tell whether all messages of a window were looked at; those without a timestamp only in an audit of everything."""
+    if sources.since is None and sources.until is None:
+        return True
+    return (sources.since or 0) <= window < (window + 1 if sources.until is None else sources.until)
 
 
 def _check_window(request: AuditRequest, previous: PreviousRun) -> None:
@@ -110,16 +133,21 @@ def _histories(sources: AuditSources) -> Histories:
 
 def _facts(spark: SparkSession, request: AuditRequest, sources: AuditSources) -> list[DataFrame]:
     tp_ids = {tp: number for number, tp in enumerate(sources.partitions)}
-    numbered = frames.partition_frame(spark, tp_ids)
+    numbered = frames.partition_frame(spark, tp_ids, sources.slices)
     facts: list[DataFrame | None] = []
     if sources.lake is not None:
         topics = sources.archived_topics()
-        facts.append(_packed(frames.lake_facts(spark, sources.lake, sources.state, topics, numbered)))
+        rows = frames.lake_facts(spark, sources.lake, sources.state, topics, numbered, sources.is_wanted)
+        facts.append(_packed(rows))
     journal = sources.journal
     if journal is not None and sources.journal_frame is not None:
         facts.append(
             spark_jobs.journal_facts(
-                sources.journal_frame, journal.stream_numbers, tp_ids, journal.repeated_records()
+                sources.journal_frame,
+                journal.stream_numbers,
+                tp_ids,
+                journal.repeated_records(),
+                sources.slices,
             )
         )
     if request.proxy is not None and request.log:
@@ -132,10 +160,10 @@ def _packed(facts: DataFrame | None) -> DataFrame | None:
 
 
 def _unarchived(sources: AuditSources) -> dict[TopicPartition, tuple[int, int]]:
-    """The part of the log above the lake's end; the whole log where there is no lake."""
-    return {
-        tp: (max(begin, sources.archived_end(tp) or 0), end) for tp, (begin, end) in sources.bounds.items()
-    }
+    """Return the part of the log above the lake's end; the whole log where there is no lake."""
+    return sources.clipped(
+        {tp: (max(begin, sources.archived_end(tp) or 0), end) for tp, (begin, end) in sources.bounds.items()}
+    )
 
 
 def _context(request: AuditRequest, sources: AuditSources, names: Names, histories: Histories) -> Context:
@@ -144,13 +172,13 @@ def _context(request: AuditRequest, sources: AuditSources, names: Names, histori
     journal = sources.journal
     published = {}
     for tp, tp_id in tp_ids.items():
-        ranges = sorted((each.range.start, each.published) for each in sources.state.ranges.get(tp, ()))
+        ranges = sorted((each.range.start, each.published) for each in sources.ranges.get(tp, ()))
         if ranges:
             columns = np.array(ranges, np.int64)
             published[tp_id] = (columns[:, 0].copy(), columns[:, 1].copy())
     return Context(
         request.window,
-        request.watermark,
+        request.late_after,
         np.array(
             [groups.get(key[4], NO_GROUP) for key in (journal.stream_numbers if journal else ())], np.int64
         ),
@@ -164,7 +192,7 @@ def _context(request: AuditRequest, sources: AuditSources, names: Names, histori
 
 
 def _lost(views: list[PartitionView], names: Names, window: int) -> pa.Table:
-    """Tallies of the losses that only a look into the log reveals."""
+    """Return the tallies of the losses that only a look into the log reveals."""
     rows: dict[str, list[int]] = {name: [] for name in TALLIES.names}
     for tp_id, view in enumerate(views):
         assert (view.topic, view.partition) == names.partitions[tp_id]
@@ -193,7 +221,7 @@ def _windows(
     complete_since = 0
     if journal is not None:
         newest = max(newest, journal.end // 1000)
-        if not all(epoch.has_beginning for epoch in journal.epochs.values()):
+        if not sources.journal_cut and not all(epoch.has_beginning for epoch in journal.epochs.values()):
             complete_since = journal.begin // 1000
     return merge_windows(
         rows,
@@ -206,9 +234,16 @@ def _windows(
 
 
 def _sketches(rows: list[tables.Row], windows: MergedWindows, previous: PreviousRun) -> list[tables.Row]:
-    carried = set(windows.carried)
-    return [row for row in rows if tables.sketch_key(row) not in carried] + [
-        row for row in previous.sketches if tables.sketch_key(row) in carried
+    kept = set(windows.carried)
+    current = {(key[0], key[1], key[3]) for key in windows.rows if key not in kept}
+
+    def is_carried(row: tables.Row) -> bool:
+        key = tables.sketch_key(row)
+        # Where there are groups, no window has the sketches of the topic itself as its own.
+        return key in kept or (key[2] is None and (key[0], key[1], key[3]) not in current)
+
+    return [row for row in rows if not is_carried(row)] + [
+        row for row in previous.sketches if is_carried(row)
     ]
 
 

@@ -123,6 +123,7 @@ def to_facts(
     streams: Mapping[StreamKey, int],
     partitions: Mapping[TopicPartition, int],
     skip: frozenset[tuple[int, int]],
+    slices: Mapping[TopicPartition, tuple[int, int]] | None = None,
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the second pass, for ``mapInArrow``: events become packed facts.
 
@@ -130,6 +131,7 @@ def to_facts(
         streams: the number of each stream.
         partitions: the number of each audited (topic, partition); events of others are left out.
         skip: (partition, offset) of journal records that repeat an earlier one.
+        slices: offsets ``[low, high)`` of messages to look at; None for all.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -138,7 +140,7 @@ def to_facts(
         for partition, offset, value in _records(batches):
             if (partition, offset) in skip:
                 continue
-            part = _facts(decode(value or b""), streams, partitions)
+            part = _facts(decode(value or b""), streams, partitions, slices)
             if part is not None:
                 waiting.append(part)
                 count += len(part[0])
@@ -162,7 +164,10 @@ def _records(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, int, byte
 
 
 def _facts(
-    batch: JournalBatch, streams: Mapping[StreamKey, int], partitions: Mapping[TopicPartition, int]
+    batch: JournalBatch,
+    streams: Mapping[StreamKey, int],
+    partitions: Mapping[TopicPartition, int],
+    slices: Mapping[TopicPartition, tuple[int, int]] | None,
 ) -> list[Ints] | None:
     if not batch.count:
         return None
@@ -173,10 +178,14 @@ def _facts(
     tp_ids = _tp_ids(batch, partitions)
     stream, kind = column(columns["stream"], count), column(columns["kind"], count)
     source, tp_id = numbers[stream], tp_ids[stream]
-    wanted = np.flatnonzero((tp_id >= 0) & (kind < Kind.ASSIGNED))
+    offset = column(columns["offset"], count)
+    is_wanted = (tp_id >= 0) & (kind < Kind.ASSIGNED)
+    if slices:
+        bounds = np.array([slices.get((key[0], max(key[1], 0)), (0, 0)) for key in batch.streams], np.int64)
+        is_wanted &= (offset < 0) | ((offset >= bounds[stream, 0]) & (offset < bounds[stream, 1]))
+    wanted = np.flatnonzero(is_wanted)
     if not len(wanted):
         return None
-    offset = column(columns["offset"], count)
     every = [
         tp_id,
         offset >> BLOCK_BITS,

@@ -32,7 +32,7 @@ AssignmentEvent = tuple[int, int, Stream, int]
 
 
 class HoleReason(StrEnum):
-    """Why events are missing."""
+    """The reason why events are missing."""
 
     DROPPED = "dropped"
     """The daemon dropped events, and counted them."""
@@ -100,12 +100,12 @@ class JournalEpoch:
 
     @property
     def has_beginning(self) -> bool:
-        """Whether the first batch is there; otherwise the beginning has expired."""
+        """True if the first batch is there; otherwise the beginning has expired."""
         return min(sequence for sequence, *_ in self.batches) == 0
 
     @property
     def has_end(self) -> bool:
-        """Whether the daemon closed its journal."""
+        """True if the daemon closed its journal."""
         return any(final for *_, final in self.batches)
 
     def holes(self, now: int) -> list[Hole]:
@@ -235,7 +235,7 @@ class JournalView:
 
 
 def _skipped(assignments: Sequence[AssignmentEvent], committed: int) -> tuple[tuple[int, int], ...]:
-    """Ranges that the group's position moved past between a revocation and the next assignment.
+    """Return the ranges that the group's position moved past between a revocation and the next assignment.
 
     An offset reset causes them, or a member that keeps no journal.
     """

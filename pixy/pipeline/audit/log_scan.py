@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pixy.config.model import Proxy
 from pixy.pipeline.audit.gaps import BatchSpan
 from pixy.pipeline.audit.intervals import Intervals
-from pixy.pipeline.datasource.access import from_proxy
+from pixy.pipeline.datasource.access import Access
 from pixy.pipeline.errors import SourceError
 from pixy.wire import control
 from pixy.wire.batch import Batch
@@ -26,12 +25,12 @@ _MAX_WAIT_MS = 100
 
 
 def scan_log(
-    proxy: Proxy, topic: str, partition: int, missing: Intervals, start: int
+    access: Access, topic: str, partition: int, missing: Intervals, start: int
 ) -> tuple[BatchSpan, ...]:
     """Return the batches around missing offsets, and the one that the log starts with.
 
     Args:
-        proxy: the cluster.
+        access: the way to the cluster.
         topic: the topic's name.
         partition: the partition's number.
         missing: offsets to look for; those below ``start`` are gone and cannot be seen.
@@ -46,7 +45,7 @@ def scan_log(
     if not wanted:
         return ()
     spans: dict[int, BatchSpan] = {}
-    access = replace(from_proxy(proxy), client_id=f"{proxy.client_id}-audit")
+    access = replace(access, client_id=f"{access.client_id.removesuffix('-spark')}-audit")
     try:
         with PartitionFetcher(
             list(access.bootstrap),

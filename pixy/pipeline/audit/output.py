@@ -18,6 +18,7 @@ from pixy.pipeline.audit.tables import Key, Row
 from pixy.pipeline.audit.tallies import NO_WINDOW
 from pixy.pipeline.errors import PipelineError
 
+FINDINGS = "findings.parquet"
 PARTITIONS = pa.schema(
     [
         ("topic", pa.string()),
@@ -65,13 +66,19 @@ def write(result: AuditResult, summary: dict[str, Any], report: str) -> list[str
         "partitions.parquet": _table(
             PARTITIONS, ({**row, "gaps": list(row["gaps"].items())} for row in partition_rows(result))
         ),
-        "findings.parquet": _table(findings.SCHEMA, (each.row() for each in result.findings)),
+        FINDINGS: _table(findings.SCHEMA, (each.row() for each in result.findings)),
         "report.html": report.encode(),
         previous_run.SUMMARY: (json.dumps(summary, indent=1) + "\n").encode(),
     }
     for name, content in files.items():
         _replace(folder, name, content)
     return [str(folder / name) for name in files]
+
+
+def previous_findings(folder: str) -> list[findings.Finding]:
+    """Read the findings of the run that wrote a folder; none if there was none."""
+    path = Path(folder, FINDINGS)
+    return [findings.from_row(row) for row in pq.read_table(path).to_pylist()] if path.exists() else []
 
 
 def _replace(folder: Path, name: str, content: pa.Table | bytes) -> None:
@@ -89,7 +96,7 @@ def _replace(folder: Path, name: str, content: pa.Table | bytes) -> None:
 
 
 def partition_rows(result: AuditResult) -> Iterable[Row]:
-    """One row per partition: the range of each source, and the number of missing offsets by reason."""
+    """Return one row per partition: the range of each source, and the number of missing offsets by reason."""
     for view in result.partitions:
         gaps: dict[str, int] = {}
         for gap in view.gaps:
@@ -123,4 +130,4 @@ def _sortable(key: Key) -> tuple[str, int, str, int]:
     return key[0], key[1], key[2] or "", key[3]
 
 
-__all__ = ["PARTITIONS", "partition_rows", "write"]
+__all__ = ["PARTITIONS", "partition_rows", "previous_findings", "write"]

@@ -10,7 +10,9 @@ from pixy.pipeline.audit.gaps import Gap, PartitionLog, Reason, explain_gaps
 from pixy.pipeline.audit.intervals import Intervals, overlaps
 from pixy.pipeline.audit.log_scan import scan_log
 from pixy.pipeline.audit.open_sources import AuditSources
+from pixy.pipeline.audit.removals import find_removals
 from pixy.pipeline.audit.tallies import TallyKind
+from pixy.pipeline.datasource.access import from_proxy
 from pixy.wire.types import TopicPartition
 
 Ranges = Mapping[tuple[TallyKind, str, int, str | None], Intervals]
@@ -25,7 +27,7 @@ class PartitionView:
         log: log start and end; None if no cluster was asked or it lacks the partition.
         archived: first archived offset and the one after the last; None if nothing is archived.
         archived_records: number of distinct archived offsets.
-        gaps: offsets within the archived range that the lake lacks.
+        gaps: offsets within the archived range that the lake lacks; expired and erased ones, too.
         overlapping: offsets that several entries of the lake's log cover: (start, end, number of entries).
         log_lost: offsets confirmed to a producer that are lost.
         timestamps: by offset, for records that the log has and the lake lacks, milliseconds.
@@ -81,20 +83,24 @@ def _inspect(
     def offsets(kind: TallyKind) -> Intervals:
         return ranges.get((kind, *tp, None), Intervals())
 
-    listed = [(each.range.start, each.range.end) for each in sources.state.ranges.get(tp, ())]
+    ranges_of_lake, looked_at = sources.ranges.get(tp, []), Intervals.span(*sources.slice(tp))
+    listed = [(each.range.start, each.range.end) for each in ranges_of_lake]
     view = PartitionView(*tp, sources.bounds.get(tp), None)
     archived = offsets(TallyKind.R_ARCHIVED)
     missing = Intervals()
     if listed:
         view.archived = (min(start for start, _ in listed), max(end for _, end in listed))
         view.archived_records, view.overlapping = archived.count, overlaps(listed)
-        missing = Intervals.span(*view.archived) - archived
-    unseen = offsets(TallyKind.R_ANSWERED) - archived - offsets(TallyKind.R_LOGGED)
+        missing = (Intervals.span(*view.archived) & looked_at) - archived
+    removals = find_removals(missing, archived, ranges_of_lake, sources.removed.get(tp, []), looked_at)
+    missing = missing - removals.offsets
+    unseen = offsets(TallyKind.R_ANSWERED) - archived - offsets(TallyKind.R_LOGGED) - removals.offsets
     if missing or unseen:
         on_progress(f"{tp[0]}/{tp[1]}: searching the log for {(missing | unseen).count:,} missing offsets")
     log = _read_log(sources, proxy, tp, missing | unseen)
     newest_gone = _newest_gone(sources, tp)
-    view.gaps = explain_gaps(missing, log, newest_gone)
+    gaps = removals.gaps + removals.losses(explain_gaps(missing, log, newest_gone))
+    view.gaps = sorted(gaps, key=lambda gap: gap.start)
     spans = log.spans if log else ()
     present = Intervals.of(each for span in spans for each in span.records)
     unexplained = explain_gaps(unseen - present, log, newest_gone)
@@ -115,7 +121,7 @@ def _read_log(
     return PartitionLog(
         start,
         end,
-        scan_log(proxy, *tp, missing & Intervals.span(0, end), start),
+        scan_log(from_proxy(proxy), *tp, missing & Intervals.span(0, end), start),
         compacted="compact" in policy,
         deleting="delete" in policy,
         retention_ms=int(config.get("retention.ms", -1)),
@@ -125,14 +131,14 @@ def _read_log(
 
 
 def _newest_gone(sources: AuditSources, tp: TopicPartition) -> int:
-    """The newest timestamp of archived records below the log's start, milliseconds; -1 if there are none."""
+    """Return the newest timestamp of archived records below the log's start, milliseconds; -1 if there are none."""
     bounds = sources.bounds.get(tp)
     if bounds is None:
         return -1
     return max(
         (
             each.range.stats.max_timestamp
-            for each in sources.state.ranges.get(tp, ())
+            for each in sources.ranges.get(tp, ())
             if each.range.end <= bounds[0]
         ),
         default=-1,

@@ -27,6 +27,10 @@ class PreviousRun:
 
     Attributes:
         closed_before: windows that ended at or before this were closed, milliseconds since 1970.
+        inputs: description of its sources.
+        at: when it read them, milliseconds since 1970.
+        complete: it, and those before it that it has carried on, looked at all windows.
+        waiting: of each queue, whether it was late, and the timestamp of its oldest message; -1 if unknown.
     """
 
     run: int = 0
@@ -34,6 +38,10 @@ class PreviousRun:
     settings: dict[str, Any] = field(default_factory=dict)
     sketches: list[Row] = field(default_factory=list)
     closed_before: int = 0
+    inputs: dict[str, Any] = field(default_factory=dict)
+    at: int = 0
+    complete: bool = False
+    waiting: list[tuple[bool, int]] = field(default_factory=list)
 
 
 def read_previous_run(folder: str) -> PreviousRun:
@@ -65,6 +73,10 @@ def read_previous_run(folder: str) -> PreviousRun:
             document["inputs"]["settings"],
             [{**row, "window": _millis(row["window"])} for row in sketches],
             int(document["windows"]["closed_before_ms"]),
+            document["inputs"],
+            _parsed(document["at"]),
+            bool(document.get("complete")),
+            [(bool(each["late"]), _parsed(each["oldest"])) for each in document["waiting"]],
         )
     except (OSError, ValueError, KeyError, pa.ArrowException) as error:
         raise PipelineError(f"{folder} holds an audit that cannot be read: {error}") from error
@@ -72,6 +84,10 @@ def read_previous_run(folder: str) -> PreviousRun:
 
 def _key(row: Row) -> Key:
     return row["topic"], row["partition"], row["group"], _millis(row.pop("window"))
+
+
+def _parsed(stamp: str | None) -> int:
+    return -1 if stamp is None else round(datetime.fromisoformat(stamp).timestamp() * 1000)
 
 
 def _millis(time: datetime | None) -> int:

@@ -48,9 +48,10 @@ def check_producers(
     findings: list[Finding] = []
     sequences = Sequences()
     if request.proxy is not None and request.log and request.sequences:
-        offsets = sum(end - start for start, end in sources.bounds.values())
+        bounds = sources.clipped(sources.bounds)
+        offsets = sum(end - start for start, end in bounds.values())
         on_progress(f"checking the sequence numbers of {offsets:,} offsets")
-        sequences = scan_sequences(spark, request.proxy, sources.bounds, sources.configs)
+        sequences = scan_sequences(spark, request.proxy, bounds, sources.configs)
         findings += sequence_findings(sequences, sources.configs)
     if request.contents:
         rows = _content_rows(spark, request, sources, unarchived if request.log else {})
@@ -68,7 +69,9 @@ def _content_rows(
 ) -> DataFrame | None:
     parts: list[DataFrame | None] = []
     if sources.lake is not None:
-        parts.append(lake_rows(spark, sources.lake, sources.state, sources.archived_topics()))
+        parts.append(
+            lake_rows(spark, sources.lake, sources.state, sources.archived_topics(), sources.is_wanted)
+        )
     if request.proxy is not None:
         parts.append(log_rows(spark, request.proxy, unarchived))
     present = [each for each in parts if each is not None]

@@ -20,11 +20,15 @@ class AuditRequest:
         groups: groups to audit; empty for those of the journal.
         window: length of a window, milliseconds.
         watermark: how long a window stays open after its end, milliseconds.
+        late: the bound above which a record is late, milliseconds; 0 for ``window`` and ``watermark`` together.
         journal: the journal's topic; empty for the one that the configuration names.
         log: whether to read the broker's log where the lake does not reach.
         settle: seconds that daemons get to write pending journal events.
         sequences: whether to follow idempotent producers' sequence numbers through the whole log.
         contents: whether to look for the same content at two offsets.
+        config: the configuration's file, for the commands that the report proposes.
+        since, until: the period to audit, milliseconds of the epoch, ``until`` excluded; None for no bound. Windows are taken whole.
+        incremental: audit only from the oldest message on that may have news since the earlier run.
     """
 
     out: str
@@ -40,6 +44,16 @@ class AuditRequest:
     settle: float = 2.0
     sequences: bool = True
     contents: bool = True
+    late: int = 0
+    config: str = ""
+    since: int | None = None
+    until: int | None = None
+    incremental: bool = False
+
+    @property
+    def late_after(self) -> int:
+        """Milliseconds after its timestamp at which a record should be archived, and read by each group."""
+        return self.late or self.window + self.watermark
 
 
 __all__ = ["AuditRequest"]

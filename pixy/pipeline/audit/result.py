@@ -22,6 +22,7 @@ class AuditResult:
         digest: SHA-256 of ``inputs``: two runs with the same digest read the same data.
         sketches: rows of :data:`pixy.pipeline.audit.tables.SKETCH_ROWS`.
         run: number of this run in its folder, from 1.
+        complete: this run, and those that it carries on, looked at all windows.
     """
 
     request: AuditRequest
@@ -33,6 +34,7 @@ class AuditResult:
     findings: list[Finding]
     sketches: list[Row]
     run: int = 1
+    complete: bool = True
 
 
 __all__ = ["AuditResult"]

@@ -153,7 +153,7 @@ class _PartitionTracker:
 
 
 def _may_be_compaction(observation: Observation) -> bool:
-    """Whether enough offsets have no batch to have held all missing numbers."""
+    """Return whether enough offsets have no batch to have held all missing numbers."""
     return observation.kind is ObservationKind.MISSING and observation.uncovered >= observation.size
 
 

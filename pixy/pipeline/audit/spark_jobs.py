@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import reduce
 from typing import TypeVar
@@ -29,6 +30,12 @@ _PACKED_TOGETHER = 500
 
 _MAX_ERROR_LINES = 3
 
+_NO_PYTHON = re.compile(r'Cannot run program "([^"]*python[^"]*)"')
+_PYTHON_ADVICE = (
+    "there is no {} where Spark runs Python. It must be at this path on the executors and on the driver, with the extra "
+    "`pipeline`: name it with --conf spark.pyspark.python=PATH or $PYSPARK_PYTHON"
+)
+
 T = TypeVar("T")
 
 
@@ -43,9 +50,10 @@ def journal_facts(
     streams: dict[StreamKey, int],
     partitions: dict[TopicPartition, int],
     skip: frozenset[tuple[int, int]],
+    slices: Mapping[TopicPartition, tuple[int, int]] | None = None,
 ) -> DataFrame:
     """Return the packed facts of a journal's events; for the arguments see :func:`journal_scan.to_facts`."""
-    return records.mapInArrow(to_facts(streams, partitions, skip), PACKED_DDL)
+    return records.mapInArrow(to_facts(streams, partitions, skip, slices), PACKED_DDL)
 
 
 def packed(facts: DataFrame) -> DataFrame:
@@ -184,6 +192,9 @@ def run(query: Callable[[], T], failure: str) -> T:
     try:
         return query()
     except (PySparkException, Py4JJavaError) as error:
+        python = _NO_PYTHON.search(str(error))
+        if python is not None:
+            raise SourceError(f"{failure}: {_PYTHON_ADVICE.format(python[1])}") from error
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         causes = [line for line in lines if "file:" in line or "Error" in line or "Exception" in line]
         raise SourceError(f"{failure}: {' | '.join((causes or lines)[:_MAX_ERROR_LINES])}") from error

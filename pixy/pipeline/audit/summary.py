@@ -9,6 +9,7 @@ from typing import Any
 from pixy.pipeline.audit.findings import Severity
 from pixy.pipeline.audit.output import partition_rows
 from pixy.pipeline.audit.previous_run import FORMAT, VERSION
+from pixy.pipeline.audit.problems import find_problems
 from pixy.pipeline.audit.result import AuditResult
 from pixy.pipeline.audit.tables import METRICS, Key, quantile_columns
 from pixy.pipeline.audit.tallies import GROUP_COUNTS, NO_WINDOW, TOPIC_COUNTS, TallyKind
@@ -33,6 +34,7 @@ def summarize(result: AuditResult) -> dict[str, Any]:
         "version": VERSION,
         "verdict": "loss" if loss else "fault" if fault else "clean",
         "run": result.run,
+        "complete": result.complete,
         "at": _stamp(result.now // 1000),
         "cluster": result.request.cluster,
         "lake": result.request.lake,
@@ -45,7 +47,10 @@ def summarize(result: AuditResult) -> dict[str, Any]:
         "topics": topics,
         "groups": groups,
         "partitions": list(partition_rows(result)),
+        "late_after_ms": result.request.late_after,
         "found": _counted(result),
+        "problems": find_problems(result.findings, result.windows.rows, result.request),
+        "waiting": _waiting(result),
         "findings": _first_findings(result),
     }
 
@@ -73,6 +78,27 @@ def _counted(result: AuditResult) -> list[dict[str, Any]]:
     return [
         {"severity": str(key[0]), "kind": key[1], "ranges": n, "offsets": offsets[key]}
         for key, n in ranges.items()
+    ]
+
+
+_WAITING = ("group behind", "waiting for the group", "not archived yet", "waiting for the archive")
+
+
+def _waiting(result: AuditResult) -> list[dict[str, Any]]:
+    """Return how far each group, and the archive, is behind in each partition; those that are not are left out."""
+    return [
+        {
+            "topic": each.topic,
+            "partition": each.partition,
+            "group": each.group,
+            "position": each.start,
+            "end": each.end,
+            "offsets": each.offsets,
+            "late": each.severity is Severity.BEHIND,
+            "oldest": None if each.since < 0 else _stamp(each.since),
+        }
+        for each in result.findings
+        if each.kind in _WAITING
     ]
 
 

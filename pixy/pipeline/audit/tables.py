@@ -77,7 +77,13 @@ class Names:
     groups: Sequence[str]
 
     def key(self, tp_id: int, group: int, window: int) -> Key:
-        """Return a tally's key with names."""
+        """Return a tally's key with names: topic, partition, group and window.
+
+        Args:
+            tp_id: the partition's number.
+            group: the group's; NO_GROUP becomes None.
+            window: its beginning, in milliseconds since 1970; NO_WINDOW: of records without a time.
+        """
         return (*self.partitions[tp_id], None if group == NO_GROUP else self.groups[group], window)
 
 

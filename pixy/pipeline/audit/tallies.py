@@ -50,7 +50,7 @@ class TallyKind(IntEnum):
     ARCHIVE_OUT_OF_ORDER = 6
     """Rows that follow a row with a higher offset in their file."""
     ARCHIVE_LATE = 7
-    """Records archived after the watermark closed their window."""
+    """Records archived later than the stated bound (``--late-after``) after their timestamp."""
     ARCHIVE_LOST = 8
     """Records that the log has, that lie in an archived range, and that the lake lacks."""
     LOG_LOST = 9
@@ -95,6 +95,7 @@ class TallyKind(IntEnum):
     R_ARCHIVE_DUPLICATES = 73
     R_ARCHIVE_OUT_OF_ORDER = 74
     R_LOGGED = 75
+    R_ARCHIVE_LATE = 76
     R_ACKED = 80
     R_LOST = 81
     R_UNKNOWN = 82
@@ -124,13 +125,26 @@ class Tallies:
         self._parts: list[tuple[int, int, Ints, Ints, Ints]] = []
 
     def count(self, kind: TallyKind, group: int, windows: Ints) -> None:
-        """Count one event in each of ``windows``."""
+        """Count one event in each of ``windows``.
+
+        Args:
+            kind: of event.
+            group: its number; NO_GROUP: the topic.
+            windows: an event's window each: its beginning in milliseconds since 1970, or NO_WINDOW.
+        """
         if len(windows):
             distinct, n = np.unique(windows, return_counts=True)
             self._parts.append((kind, group, distinct, np.zeros_like(distinct), n))
 
     def sketch(self, kind: TallyKind, group: int, windows: Ints, values: Ints) -> None:
-        """Add latencies (microseconds) to the sketches of their windows, and note each window's largest."""
+        """Add latencies to the sketches of their windows, and note each window's largest.
+
+        Args:
+            kind: of latency.
+            group: its number; NO_GROUP: the topic.
+            windows: each latency's window, as for :meth:`count`.
+            values: the latencies, in microseconds.
+        """
         if not len(windows):
             return
         pairs, n = np.unique(np.stack([windows, sketch.buckets(values)]), axis=1, return_counts=True)
@@ -142,7 +156,14 @@ class Tallies:
         self._parts.append((_MAXIMUM[kind], group, windows[top], np.zeros(len(top), np.int64), largest))
 
     def ranges(self, kind: TallyKind, group: int, base: int, members: Bools) -> None:
-        """Add the ranges of offsets whose slot in ``members`` is true; slot 0 is offset ``base``."""
+        """Add ranges of offsets.
+
+        Args:
+            kind: of ranges.
+            group: its number; NO_GROUP: the topic.
+            base: the offset of slot 0.
+            members: slots, true for the offsets in a range.
+        """
         edges = np.flatnonzero(np.diff(members.astype(np.int8), prepend=0, append=0))
         if len(edges):
             starts, ends = edges[::2] + base, edges[1::2] + base

@@ -262,7 +262,7 @@ def _end(given: Mapping[str, str]) -> Position:
 
 
 def _position(given: Mapping[str, str], side: str, refused: int, or_latest: bool) -> Position | None:
-    """As in Spark's source, one timestamp precedes timestamps by partition, and these precede offsets."""
+    """Choose as Spark's source does: one timestamp precedes timestamps by partition, and these precede offsets."""
     name = f"{side}Timestamp"
     if name.lower() in given:
         return positions.parse_time(given[name.lower()], name, or_latest)

@@ -20,7 +20,7 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}\Z")
 
 
 class Kind(StrEnum):
-    """How a position is given."""
+    """The ways in which a position can be given."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -50,7 +50,7 @@ class Position:
 
     @property
     def by_time(self) -> bool:
-        """Whether it is given by timestamps."""
+        """True if it is given by timestamps."""
         return self.kind in (Kind.TIME, Kind.TIMES)
 
     def wanted(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:

@@ -183,14 +183,14 @@ class _Rows:
 
 
 def _sequences(rows: _Rows) -> pa.Array:
-    """The batch's first number plus the distance of the offsets; 0 follows 2^31 - 1."""
+    """Return the batch's first number plus the distance of the offsets; 0 follows 2^31 - 1."""
     first = rows.of_batch(5)
     own = (first + rows.offsets - rows.of_batch(1)) & 0x7FFFFFFF
     return pa.array(np.where(first >= 0, own, -1).astype(np.int32))
 
 
 def _headers(rows: _Rows) -> pa.Array:
-    """Null for records without headers, as in Spark's Kafka source."""
+    """Convert headers; null for records without any, as in Spark's Kafka source."""
     kind = columns.arrow_schema(columns.RECORDS, ["headers"]).field(0).type
     if not any(rows.headers):
         return pa.nulls(rows.count, kind)

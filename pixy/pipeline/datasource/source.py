@@ -128,7 +128,12 @@ class PixyStreamReader(DataSourceStreamReader):
         return self._get_planner().latest(start)
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Range]:
-        """Plan the tasks' ranges of a batch that starts at ``start`` and ends at ``end``."""
+        """Plan the tasks' ranges of a batch.
+
+        Args:
+            start: where it starts: the end of the batch before, or what :meth:`initialOffset` returned.
+            end: where it ends, as returned by :meth:`latestOffset`.
+        """
         return self._get_planner().ranges(start, end)
 
     def read(self, partition: Any) -> Iterator[pa.RecordBatch]:

@@ -18,7 +18,7 @@ the record. See docs/pipeline.md, "Checksums", and :mod:`pixy.pipeline.spark.col
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from struct import Struct
 
 from xxhash import xxh64_intdigest
@@ -104,7 +104,7 @@ def payload_size(key: bytes | None, value: bytes | None, headers: RecordHeaders 
 
 @dataclass(frozen=True, slots=True)
 class Stats:
-    """Counts and checksums of a set of records; add two to get those of the union.
+    """Counts and checksums of a set of records; add two to get those of the union, subtract those of a part.
 
     Attributes:
         count: number of records.
@@ -139,6 +139,17 @@ class Stats:
             (self.checksum + other.checksum) & MASK,
             (self.content_checksum + other.content_checksum) & MASK,
         )
+
+    def __sub__(self, other: Stats) -> Stats:
+        """Take records away that are part of these; offsets and timestamps become bounds of the rest."""
+        rest = replace(
+            self,
+            count=self.count - other.count,
+            bytes=self.bytes - other.bytes,
+            checksum=(self.checksum - other.checksum) & MASK,
+            content_checksum=(self.content_checksum - other.content_checksum) & MASK,
+        )
+        return rest if rest.count else replace(rest, first=-1, last=-1, min_timestamp=-1, max_timestamp=-1)
 
 
 def total(stats: Iterable[Stats]) -> Stats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -111,15 +111,22 @@ class FileContents:
     partitions: dict[int, Stats] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
     """Faults of single records; the first few."""
+    cut: dict[int, Stats] = field(default_factory=dict)
+    """Stats of the pieces that were asked for."""
 
 
-def examine(path: str, topic: str, filesystem: Any = None) -> FileContents:
+Cut = Callable[[int, int], int]
+"""Number of the piece that a record, given by partition and offset, belongs to; -1 for none."""
+
+
+def examine(path: str, topic: str, filesystem: Any = None, cut: Cut | None = None) -> FileContents:
     """Read a whole file and compute its stats again.
 
     Args:
         path: the file.
         topic: the topic that every record must be of.
         filesystem: pyarrow's file system; None for this machine's files.
+        cut: chooses pieces of the file whose stats to compute as well.
 
     Raises:
         LakeError: the file cannot be read.
@@ -130,14 +137,20 @@ def examine(path: str, topic: str, filesystem: Any = None) -> FileContents:
     previous = (-1, -1)
     with file:
         for batch in read_batches(file, path):
-            previous = _add_batch(found, batch, topic, path, previous)
+            previous = _add_batch(found, batch, topic, path, previous, cut)
     return found
 
 
 def _add_batch(
-    found: FileContents, batch: pa.RecordBatch, topic: str, path: str, previous: tuple[int, int]
+    found: FileContents,
+    batch: pa.RecordBatch,
+    topic: str,
+    path: str,
+    previous: tuple[int, int],
+    cut: Cut | None,
 ) -> tuple[int, int]:
     sums: dict[int, list[int]] = {}
+    pieces: dict[int, list[int]] = {}
     for name, partition, offset, timestamp, kind, key, value, headers, stored in _rows(batch):
         content = content_hash(timestamp, key, value, headers)
         size = payload_size(key, value, headers)
@@ -151,24 +164,36 @@ def _add_batch(
             _fault(found, f"{path}: offset {offset} of partition {partition} is out of order or twice there")
         previous = (partition, offset)
         full = record_hash(name, partition, offset, kind, content)
-        one = sums.get(partition)
-        if one is None:
-            sums[partition] = [1, size, offset, offset, timestamp, timestamp, full, content]
-        else:
-            one[0] += 1
-            one[1] += size
-            one[2] = min(one[2], offset)
-            one[3] = max(one[3], offset)
-            one[4] = min(one[4], timestamp)
-            one[5] = max(one[5], timestamp)
-            one[6] += full
-            one[7] += content
-    for partition, one in sums.items():
-        one[6] &= MASK
-        one[7] &= MASK
-        found.partitions[partition] = found.partitions.get(partition, Stats()) + Stats(*one)
+        record = [1, size, offset, offset, timestamp, timestamp, full, content]
+        _add(sums, partition, record)
+        if cut is not None and (piece := cut(partition, offset)) >= 0:
+            _add(pieces, piece, record)
+    _fold(sums, found.partitions)
+    _fold(pieces, found.cut)
     found.rows += len(batch)
     return previous
+
+
+def _add(sums: dict[int, list[int]], key: int, record: list[int]) -> None:
+    one = sums.get(key)
+    if one is None:
+        sums[key] = record[:]
+        return
+    one[0] += 1
+    one[1] += record[1]
+    one[2] = min(one[2], record[2])
+    one[3] = max(one[3], record[3])
+    one[4] = min(one[4], record[4])
+    one[5] = max(one[5], record[5])
+    one[6] += record[6]
+    one[7] += record[7]
+
+
+def _fold(sums: dict[int, list[int]], stats: dict[int, Stats]) -> None:
+    for key, one in sums.items():
+        one[6] &= MASK
+        one[7] &= MASK
+        stats[key] = stats.get(key, Stats()) + Stats(*one)
 
 
 def _rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:

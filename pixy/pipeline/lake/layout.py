@@ -2,11 +2,10 @@
 
 A lake holds the topics of one Kafka cluster::
 
-    LAKE/_lake.json                                   identity: format, version, id, cluster
-    LAKE/_manifests/000000000000.json ...             the log: everything published, in order
-    LAKE/_checkpoints/<job>/                          the position from which a job resumes
-    LAKE/_staging/                                    unpublished files; every reader ignores them
-    LAKE/data/topic=<topic>/date=<day>/<...>.parquet  records; a file counts only if a manifest lists it
+    LAKE/data/_delta_log/          log of the table of records, a Delta table: the truth
+    LAKE/data/<job>/<attempt>/     Parquet files of records; a file counts only if the table lists it
+    LAKE/ranges/                   table of the archived ranges, a Delta table that is made from that log
+    LAKE/_jobs/<job>.lock          lets one process at a time run a job on this machine
 """
 
 from __future__ import annotations
@@ -14,12 +13,14 @@ from __future__ import annotations
 import re
 from typing import Final
 
-IDENTITY = "_lake.json"
-MANIFESTS = "_manifests"
-CHECKPOINTS = "_checkpoints"
-STAGING = "_staging"
-DATA = "data"
-
+DATA: Final = "data"
+LOG: Final = "_delta_log"
+"""Folder of a Delta table's log, within the table."""
+RANGES: Final = "ranges"
+JOBS: Final = "_jobs"
+OLD_IDENTITY: Final = "_lake.json"
+"""Tells a lake of format 1, see :mod:`pixy.pipeline.lake.migrate`."""
+OLD_LOG: Final = "_manifests"
 
 TOPIC: Final = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}\Z")
 """Names that Kafka allows."""
@@ -34,18 +35,3 @@ def is_data_path(path: str) -> bool:
     """Return whether a path is one of a data file, below ``DATA`` and written in the one way that names it."""
     folder, *below = path.split("/")
     return folder == DATA and bool(below) and is_inside(path) and not {"", "."} & set(below)
-
-
-def manifest_path(seq: int) -> str:
-    """Path of an entry of the log."""
-    return f"{MANIFESTS}/{seq:012d}.json"
-
-
-def data_folder(topic: str, date: str) -> str:
-    """Folder of a topic's records of one day.
-
-    Args:
-        topic: the topic's name; Kafka allows only characters that file systems take as they are.
-        date: ISO 8601, in UTC.
-    """
-    return f"{DATA}/topic={topic}/date={date}"

@@ -11,7 +11,7 @@ from pixy.pipeline.errors import LakeError, PipelineError
 
 
 @contextmanager
-def exclusive_lock(path: Path, busy: PipelineError) -> Iterator[None]:
+def exclusive_lock(path: Path | str, busy: PipelineError) -> Iterator[None]:
     """Hold the lock of a file; create the file and its folder. The system frees it when a process is killed.
 
     Args:
@@ -21,6 +21,7 @@ def exclusive_lock(path: Path, busy: PipelineError) -> Iterator[None]:
     Raises:
         LakeError: the file cannot be written.
     """
+    path = Path(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("wb")

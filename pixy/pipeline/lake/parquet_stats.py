@@ -45,13 +45,13 @@ def _avalanche(words: _Words) -> _Words:
 
 
 def _hash_int(values: _Words, seeds: _Words) -> _Words:
-    """XXH64 of little-endian 32-bit integers, each with its own seed."""
+    """Return XXH64 of little-endian 32-bit integers, each with its own seed."""
     words = (seeds + _P5 + np.uint64(4)) ^ ((values & np.uint64(0xFFFFFFFF)) * _P1)
     return _avalanche(_rotate(words, 23) * _P2 + _P3)
 
 
 def _hash_long(values: _Words, seeds: _Words) -> _Words:
-    """XXH64 of little-endian 64-bit integers, each with its own seed."""
+    """Return XXH64 of little-endian 64-bit integers, each with its own seed."""
     words = (seeds + _P5 + np.uint64(8)) ^ (_rotate(values * _P2, 31) * _P1)
     return _avalanche(_rotate(words, 27) * _P1 + _P4)
 

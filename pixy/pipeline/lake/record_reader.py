@@ -13,11 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pixy.pipeline.lake.arrow_store import filesystem_of
-from pixy.pipeline.lake.checksum import Stats
 from pixy.pipeline.lake.data_files import header_lists, millis, open_file, read_batches
+from pixy.pipeline.lake.data_table import DataFile
 from pixy.pipeline.lake.lake import Lake
-from pixy.pipeline.lake.manifest import DataFile
 from pixy.pipeline.lake.selection import Matches, Selection
 from pixy.pipeline.lake.state import State
 from pixy.wire.types import RecordHeaders
@@ -60,15 +58,15 @@ def read_records(
     files = [
         file
         for file in state.select(topic)
-        if selection.may_hold(file.partitions.get(partition, Stats()), low, high)
+        if file.may_hold(partition) and selection.may_hold(file, low, high)
     ]
-    files.sort(key=lambda file: file.partitions[partition].first)
+    files.sort(key=lambda file: file.first)
     wanted = None if matches is None else matches.get(partition, array("q"))
 
     def chunks(file: DataFile) -> Iterator[list[Record]]:
         return _chunks(lake, file, partition, selection, (low, high), wanted, columns)
 
-    return _merge((file.partitions[partition].first, chunks(file)) for file in files)
+    return _merge((file.first, chunks(file)) for file in files)
 
 
 def _chunks(
@@ -80,8 +78,8 @@ def _chunks(
     wanted: array[int] | None,
     columns: Sequence[str],
 ) -> Iterator[list[Record]]:
-    path = lake.path(file.path)
-    opened = open_file(path, filesystem_of(lake.store))
+    path = lake.location.for_arrow(file.path)
+    opened = open_file(path, lake.location.filesystem)
     with opened:
         groups = [
             number

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,7 +15,15 @@ from pixy.kafka.bulk import bulk_settings
 from pixy.kafka.consumer import Commit
 from pixy.pipeline.errors import PipelineError, SourceError, UsageError
 from pixy.pipeline.lake.lake import Lake
-from pixy.pipeline.lake.selection import Matches, Selection, load_matches, partitions_of, save_matches
+from pixy.pipeline.lake.removal import counts
+from pixy.pipeline.lake.selection import (
+    Matches,
+    Piece,
+    SavedMatches,
+    Selection,
+    partitions_of,
+    save_matches,
+)
 from pixy.pipeline.lake.state import State
 from pixy.pipeline.replay.group_offsets import last_by, translate_offset
 from pixy.pipeline.replay.request import ReplayRequest
@@ -25,8 +33,8 @@ from pixy.pipeline.replay.writer import Plan, Progress, ReplayWriter, count
 CREATED = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
 """Settings of a topic that ``create`` makes."""
 
-Finder = Callable[[Sequence[str], str], Any]
-"""Evaluates SQL over files, with Spark; returns a pyarrow table of partition and offset."""
+Finder = Callable[[Sequence[str], str], Iterable[Piece]]
+"""Evaluates SQL over files, with Spark; returns the matches, sorted."""
 
 
 @dataclass
@@ -38,12 +46,15 @@ class Result:
         progress: counts of the run.
         selected: of a dry run, the number of records by partition.
         groups: committed offsets, a row for each group and partition.
+        removed: records of the selected offsets and times that the lake no longer has, by reason: ``expired``, ``erased``.
+            Which of them the other conditions would have chosen is unknown.
     """
 
     ended: str = "done"
     progress: Progress = field(default_factory=Progress)
     selected: dict[int, int] = field(default_factory=dict)
     groups: list[dict[str, Any]] = field(default_factory=list)
+    removed: dict[str, int] = field(default_factory=dict)
 
 
 class ReplayJob:
@@ -85,11 +96,11 @@ class ReplayJob:
         self._state = state
         self._find = find
         self._on_progress = on_progress
-        self._lake_state: State = lake.state()
+        self._lake_state: State = lake.state({request.topic: request.topic_id})
         self.writer: ReplayWriter | None = None
         if request.topic not in self._lake_state.topics():
             raise UsageError(
-                f"{lake.store.root} has no topic {request.topic}; it has {', '.join(self._lake_state.topics()) or 'none'}"
+                f"{lake.location.root} has no topic {request.topic}{request.topic_id and f' with id {request.topic_id}'}; it has {', '.join(self._lake_state.topics()) or 'none'}"
             )
 
     def dry_run(self) -> Result:
@@ -100,6 +111,7 @@ class ReplayJob:
         return Result(
             "dry run",
             selected=count(self._lake, self._lake_state, self._request.topic, partitions, selection, matches),
+            removed=self._removed(),
         )
 
     def run(self) -> Result:
@@ -111,7 +123,7 @@ class ReplayJob:
         with self._state.locked():
             cluster_id = self._view.cluster_id()
             plan = self._state.load(self._request.identity(self._lake.identity.id, cluster_id))
-            result = Result()
+            result = Result(removed=self._removed())
             if plan is None:
                 plan = self._prepare(cluster_id)
             self._check_target(plan)
@@ -128,6 +140,19 @@ class ReplayJob:
 
     def _with_ends(self, selection: Selection) -> Selection:
         return replace(selection, ends=partitions_of(self._lake_state, self._request.topic))
+
+    def _removed(self) -> dict[str, int]:
+        selection = self._with_ends(self._request.selection)
+        removed = {
+            partition: ranges
+            for (topic, partition), ranges in self._lake_state.removed.items()
+            if topic == self._request.topic
+        }
+        bounds = {partition: found for partition in removed if (found := selection.bounds(partition))}
+        return counts(
+            [each for each in removed[partition] if selection.may_hold(each.range.stats, *found)]
+            for partition, found in bounds.items()
+        )
 
     def _partitions(self, selection: Selection) -> tuple[int, ...]:
         there = tuple(selection.ends)
@@ -164,7 +189,7 @@ class ReplayJob:
         bounds = self._view.bounds(targets, committed=False)
         if selection.where:
             self._state.folder.mkdir(parents=True, exist_ok=True)
-            save_matches(self._table(partitions, selection), str(self._state.folder / MATCHES))
+            save_matches(self._find_pieces(partitions, selection), str(self._state.folder / MATCHES))
         plan = {
             "asked": request.identity(self._lake.identity.id, cluster_id),
             "seq": self._lake_state.seq,
@@ -206,21 +231,20 @@ class ReplayJob:
 
     # -- records ----------------------------------------------------------------------------------
 
-    def _table(self, partitions: Sequence[int], selection: Selection) -> Any:
+    def _find_pieces(self, partitions: Sequence[int], selection: Selection) -> Iterable[Piece]:
         if self._find is None:
             raise UsageError("--where needs Spark")
         files = [
-            self._lake.path(file.path)
+            self._lake.location.for_spark(file.path)
             for file in self._lake_state.select(self._request.topic)
-            if any(number in file.partitions for number in partitions)
+            if any(file.may_hold(number) for number in partitions)
         ]
         return self._find(files, selection.where)
 
     def _find_matches(self, partitions: Sequence[int], selection: Selection) -> Matches:
-        table = self._table(partitions, selection).sort_by("offset").to_pydict()
         found: dict[int, array[int]] = {}
-        for partition, offset in zip(table["partition"], table["offset"], strict=True):
-            found.setdefault(partition, array("q")).append(offset)
+        for partition, offsets in self._find_pieces(partitions, selection):
+            found.setdefault(partition, array("q")).extend(offsets)
         return found
 
     def _write(self, plan: dict[str, Any], result: Result) -> None:
@@ -228,7 +252,7 @@ class ReplayJob:
         ends = {int(number): end for number, end in plan["ends"].items()}
         selection = replace(request.selection, ends=ends)
         starts = {int(number): start for number, start in plan["starts"].items()}
-        matches = load_matches(str(self._state.folder / MATCHES)) if selection.where else None
+        matches = SavedMatches(str(self._state.folder / MATCHES)) if selection.where else None
         keep = request.partitioner == "keep"
         bounds = self._view.bounds([(request.to, number) for number in starts], committed=False)
         self.writer = ReplayWriter(

@@ -27,6 +27,7 @@ class ReplayRequest:
         now_if_missing: give records without a timestamp the time of the replay.
         max_rate: records a second; 0 is unlimited.
         groups: (group of the old topic, group to commit for).
+        topic_id: Kafka's id of an earlier topic of the name, whose records to write; empty for the last one.
     """
 
     topic: str
@@ -38,6 +39,7 @@ class ReplayRequest:
     now_if_missing: bool = False
     max_rate: int = 0
     groups: tuple[tuple[str, str], ...] = ()
+    topic_id: str = ""
 
     def identity(self, lake: str, cluster_id: str) -> dict[str, Any]:
         """Return, as JSON, the fields that tell this replay from others.
@@ -56,6 +58,7 @@ class ReplayRequest:
             "to": self.to,
             "selection": selection,
             "partitioner": self.partitioner,
+            **({"topic_id": self.topic_id} if self.topic_id else {}),
         }
         return dict(json.loads(json.dumps(document)))
 

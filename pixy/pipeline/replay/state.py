@@ -19,8 +19,7 @@ import pyarrow.parquet as pq
 
 from pixy.pipeline.errors import LakeError, PipelineError
 from pixy.pipeline.lake.locking import exclusive_lock
-from pixy.pipeline.lake.manifest import parse_object
-from pixy.pipeline.lake.store import LocalStore
+from pixy.pipeline.lake.manifest_v1 import parse_object
 
 FORMAT = "kafka-pixy-replay"
 VERSION = 1
@@ -47,7 +46,6 @@ class ReplayState:
 
     def __init__(self, folder: str) -> None:
         self.folder = Path(folder).resolve()
-        self._store = LocalStore(folder)
         self._rows: tuple[array[int], ...] = tuple(array("q") for _ in MAP_SCHEMA)
         self._parts = 0
 
@@ -69,7 +67,7 @@ class ReplayState:
             PipelineError: the folder belongs to another replay; the text says what differs.
         """
         try:
-            plan = parse_object(self._store.read(PLAN), str(self.folder / PLAN), FORMAT)
+            plan = parse_object((self.folder / PLAN).read_bytes(), str(self.folder / PLAN), FORMAT)
         except FileNotFoundError:
             return None
         for name, value in identity.items():
@@ -83,7 +81,16 @@ class ReplayState:
     def save(self, plan: dict[str, Any]) -> None:
         """Write the plan, whole or not at all."""
         document = {"format": FORMAT, "version": VERSION, **plan}
-        self._store.replace(PLAN, (json.dumps(document, indent=1) + "\n").encode())
+        draft = self.folder / f".{PLAN}"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with draft.open("w") as file:
+                file.write(json.dumps(document, indent=1) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(self.folder / PLAN)
+        except OSError as error:
+            raise LakeError(f"cannot write {self.folder / PLAN}: {error.strerror}") from error
 
     # -- map --------------------------------------------------------------------------------------
 

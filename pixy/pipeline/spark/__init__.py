@@ -6,7 +6,7 @@ Modules, in reading order:
 - ``jars``: fetches and finds the connector's jars (``pom.xml``) and Delta's.
 - ``kafka_options``: a configured cluster as options of Spark's Kafka source.
 - ``columns``: the lake's columns, hashes and stats as Spark expressions.
-- ``hadoop_store``: a lake on any file system of Hadoop.
+- ``sources``: ranges of offsets as a frame; ``tasks``: checks of files on executors.
 - ``predicate``: a SQL condition over a lake's files.
 - ``java_errors``: the cause in a stack trace of Java.
 """

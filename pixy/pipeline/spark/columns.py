@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pyspark.sql import Column, DataFrame, Row, functions as F
 from pyspark.sql.types import (
     ArrayType,
@@ -40,6 +43,9 @@ SCHEMA = StructType(
         StructField("hash", LongType()),
     ]
 )
+
+FILE_SCHEMA = StructType([*SCHEMA.fields, StructField("topic_id", StringType())])
+"""Columns of new data files; those of format 1 lack the topic's id."""
 
 PARQUET = {
     "compression": "zstd",
@@ -96,8 +102,29 @@ def payload_size() -> Column:
     )
 
 
-def with_hash(records: DataFrame) -> DataFrame:
-    """Select the lake's columns from rows of Spark's Kafka source."""
+_FIRST_DAY, _LAST_DAY = "0001-01-01", "9999-12-31"
+
+
+def day() -> Column:
+    """Build the UTC day of the timestamp; null for years that other readers of dates do not know."""
+    found = F.to_date("timestamp")
+    return F.when(found.between(F.lit(_FIRST_DAY).cast("date"), F.lit(_LAST_DAY).cast("date")), found)
+
+
+def _topic_id(ids: Mapping[str, str]) -> Column:
+    if len(set(ids.values())) <= 1:
+        return F.lit(next(iter(ids.values()), ""))
+    pairs = [F.lit(text) for pair in ids.items() for text in pair]
+    return F.create_map(*pairs)[F.col("topic")]
+
+
+def with_hash(records: DataFrame, ids: Mapping[str, str]) -> DataFrame:
+    """Select the lake's columns from rows of Spark's Kafka source.
+
+    Args:
+        records: the rows.
+        ids: Kafka's id of each topic.
+    """
     return records.select(
         "topic",
         "partition",
@@ -109,6 +136,7 @@ def with_hash(records: DataFrame) -> DataFrame:
         "headers",
         payload_size().cast("int").alias("size"),
         content_hash().alias("hash"),
+        _topic_id(ids).alias("topic_id"),
     )
 
 
@@ -120,9 +148,22 @@ def _sum(hashes: Column, name: str) -> list[Column]:
     ]
 
 
+def _record_hash() -> Column:
+    return F.xxhash64("topic", "partition", "offset", "timestampType", "hash")
+
+
+def observed_columns() -> list[Column]:
+    """Build the aggregates over lake columns that :func:`observed_of` converts."""
+    return [F.count(F.lit(1)).alias("count"), *_sum(_record_hash(), "record")]
+
+
+def observed_of(row: Mapping[str, Any]) -> tuple[int, int]:
+    """Convert what Spark observed of :func:`observed_columns` to a count and a checksum."""
+    return row["count"], (((row["record_high"] or 0) << 32) + (row["record_low"] or 0)) & MASK
+
+
 def stats_columns() -> list[Column]:
     """Build the aggregates over lake columns that :func:`stats_of` converts to Stats."""
-    record = F.xxhash64("topic", "partition", "offset", "timestampType", "hash")
     millis = F.unix_millis("timestamp")
     return [
         F.count(F.lit(1)).alias("count"),
@@ -131,7 +172,7 @@ def stats_columns() -> list[Column]:
         F.max("offset").alias("last"),
         F.min(millis).alias("min_timestamp"),
         F.max(millis).alias("max_timestamp"),
-        *_sum(record, "record"),
+        *_sum(_record_hash(), "record"),
         *_sum(F.col("hash"), "content"),
     ]
 

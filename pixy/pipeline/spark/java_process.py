@@ -49,7 +49,7 @@ class JavaOutput:
                         sys.stderr.write(f"{text}\n")
 
     def launched(self) -> None:
-        """Java has its own end: close ours, so that the end of Java ends the output."""
+        """Close our end: Java has its own, so that the end of Java ends the output."""
         if self.writing >= 0:
             os.close(self.writing)
             self.writing = -1

@@ -83,6 +83,8 @@ def open_session(
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
     if not submitted:
         jars.check_java()
+        if "spark.pyspark.python" in given:  # spark-submit would set this, and pyspark looks only here
+            os.environ["PYSPARK_PYTHON"] = given["spark.pyspark.python"]
         # Python's workers find the same packages as the driver.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     chosen = {"spark.app.name": name}

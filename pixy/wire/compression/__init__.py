@@ -49,7 +49,15 @@ class Decompressor(Protocol):
         """The number of the codec that it reads."""
 
     def decompress(self, data: bytes, max_size: int, /) -> bytes:
-        """Decompress ``data``. Raises DecodeError if it is malformed or expands to more than ``max_size`` bytes."""
+        """Decompress.
+
+        Args:
+            data: all of it.
+            max_size: the most bytes of the result.
+
+        Raises:
+            DecodeError: the data is malformed, or expands to more.
+        """
 
 
 class CompressorDecompressor(Compressor, Decompressor, Protocol):

@@ -81,7 +81,7 @@ async def rate_async(work: Callable[[int], Awaitable[None]], count: int) -> Resu
 
 
 def rss_kib() -> float:
-    """This process's resident memory in KiB, which includes threads' stacks, unlike tracemalloc."""
+    """Return this process's resident memory in KiB, which includes threads' stacks, unlike tracemalloc."""
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * 4.0
 

@@ -27,7 +27,7 @@ class Tally:
         gc.collect()
 
     def more(self) -> bool:
-        """Whether messages are left to send."""
+        """Return whether messages are left to send."""
         return self.fed < self.count
 
     def next(self) -> int:
@@ -53,7 +53,7 @@ class Tally:
             self._resident.append(rss_kib())
 
     def complete(self) -> bool:
-        """Whether all messages have left the pipeline."""
+        """Return whether all messages have left the pipeline."""
         return self.taken >= self.count
 
     def result(self) -> Result:

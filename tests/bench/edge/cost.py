@@ -37,7 +37,7 @@ ROWS = (
     ("an API key, against auth off", "key", "off", None),
     ("a JWT that is known, against auth off", "jwt", "off", 0.15),
 )
-"""What, the variant, its base, and the most that it may add."""
+"""The name of each comparison, its variant, its base, and the most that the variant may add."""
 
 Call = Callable[[], Awaitable[object]]
 
@@ -142,7 +142,7 @@ def add_rows(report: Report, kind: str, costs: dict[str, list[float]]) -> None:
 
 
 def _dearer(ours: list[float], base: list[float]) -> tuple[float, float]:
-    """How much more ours cost: the median of pairs, and half the width of its 95 % interval."""
+    """Return how much more ours cost: the median of pairs, and half the width of its 95 % interval."""
     ratios = [mine / other for mine, other in zip(ours, base, strict=True)]
     low, _, high = statistics.quantiles(ratios)
     return statistics.median(ratios) - 1, 1.57 * (high - low) / len(ratios) ** 0.5

@@ -29,7 +29,7 @@ _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\x04\0\0\0\0\0"
 
 @dataclass
 class Found:
-    """What was measured."""
+    """The results of a measurement."""
 
     memory: list[float] = field(default_factory=list)
     """KiB of each connection."""
@@ -39,7 +39,13 @@ class Found:
 
 
 async def opened(address: str, count: int, *, grpc: bool) -> list[Connection]:
-    """Open connections that have been used once."""
+    """Open connections that have been used once.
+
+    Args:
+        address: ``host:port``.
+        count: connections.
+        grpc: they speak gRPC, and else HTTP.
+    """
     gate = asyncio.Semaphore(AT_ONCE)
 
     async def one(number: int) -> Connection:

@@ -36,7 +36,7 @@ MOST_LOST = 0.1
 
 @dataclass
 class Got:
-    """What a principal got in one period."""
+    """The service that a principal got in one period."""
 
     rate: float
     p99: float
@@ -44,7 +44,15 @@ class Got:
 
 
 async def paced(address: str, key: str, rate: float, seconds: float, connections: int) -> Got:
-    """Ask at a rate, whatever the answers take; a rate of 0: as fast as they come."""
+    """Ask at a rate, whatever the answers take; a rate of 0: as fast as they come.
+
+    Args:
+        address: ``host:port``.
+        key: the caller's API key.
+        rate: requests per second; 0: as fast as the answers come.
+        seconds: how long to ask.
+        connections: to ask on.
+    """
     request = post("/topics/overload/messages?sync", VALUE, {"X-API-Key": key})
     opened = [await Connection.to(address) for _ in range(connections)]
     begun = time.monotonic()

@@ -25,7 +25,12 @@ class Connection:
 
     @classmethod
     async def to(cls, address: str, source: str = "") -> Connection:
-        """Connect, from an address of this machine if one is given."""
+        """Connect, from an address of this machine if one is given.
+
+        Args:
+            address: ``host:port``.
+            source: the address to connect from; empty: any.
+        """
         host, port = address.rsplit(":", 1)
         local = (source, 0) if source else None
         return cls(*await asyncio.open_connection(host, int(port), local_addr=local, limit=1 << 16))

@@ -117,6 +117,12 @@ class _Call:
     async def give_way(self) -> None:
         pass
 
+    def trace_context(self) -> tuple[tuple[str, bytes], ...]:
+        return ()
+
+    def answer_metadata(self, metadata: Any) -> None:
+        pass
+
 
 def _bare(request_class: Any, handler: Any) -> Any:
     async def behaviour(raw: bytes, context: Any) -> Any:
@@ -160,5 +166,5 @@ async def run(config: str) -> None:
 
 
 if __name__ == "__main__":
-    serve._tune_collector()
+    serve.tune_process()
     uvloop.run(run(sys.argv[1]))

@@ -33,7 +33,7 @@ BYTES = 1.10
 
 
 def values() -> list[bytes]:
-    """Values of about 1 KB; a quarter of each is noise, the rest compresses as JSON does."""
+    """Return values of about 1 KB; a quarter of each is noise, the rest compresses as JSON does."""
     chance = random.Random(7)
     return [
         b'{"id": "%s", "name": "%s", "payload": "%s"}'
@@ -72,6 +72,7 @@ def plain_sink(spark: Any, bootstrap: str, topic: str, folder: Path) -> float:
 
 
 def our_archive(spark: Any, proxy: Proxy, topic: str, folder: Path) -> float:
+    """Archive a topic into an empty folder; return records per second."""
     from pixy.pipeline.archive.archive import Archive, admin_view
     from pixy.pipeline.archive.job import Job
     from pixy.pipeline.archive.subscription import Subscription
@@ -160,6 +161,7 @@ def memory(bootstrap: str, topic: str, folder: Path) -> dict[str, float]:
 
 
 def bench_archive(report: Report, spark: Any, proxy: Proxy, topic: str, folder: Path) -> None:
+    """Archive in turn with our archive and Spark's plain sink, and add the rows of speed and of bytes on disk."""
     bootstrap = proxy.kafka.seed_peers[0]
     theirs, ours = [], []
     for round_ in range(ROUNDS + 1):
@@ -199,6 +201,15 @@ def own_produce(proxy: Proxy, topic: str) -> float:
 
 
 def our_replay(proxy: Proxy, lake: Path, topic: str, to: str, state: Path) -> float:
+    """Replay an archived topic to another one; return records per second.
+
+    Args:
+        proxy: the cluster.
+        lake: the folder that has the archive.
+        topic: the archived one.
+        to: an empty topic.
+        state: a folder for the replay's state, which does not exist yet.
+    """
     from pixy.pipeline.archive.archive import admin_view
     from pixy.pipeline.lake import Lake
     from pixy.pipeline.lake.selection import Selection
@@ -220,6 +231,7 @@ def our_replay(proxy: Proxy, lake: Path, topic: str, to: str, state: Path) -> fl
 
 
 def bench_replay(report: Report, kafka: Cluster, proxy: Proxy, topic: str, folder: Path) -> None:
+    """Replay in turn with ours, and produce with confluent-kafka alone, each to a new topic; add the row."""
     theirs, ours = [], []
     for round_ in range(ROUNDS):
         names = [f"replay-{kind}-{round_}" for kind in ("ours", "own")]

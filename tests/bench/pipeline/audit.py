@@ -172,7 +172,7 @@ def run(report: Report) -> None:
 
 
 def _processor() -> float:
-    """Processor seconds of this process, Spark's JVM and its Python workers."""
+    """Return the processor seconds of this process, Spark's JVM and its Python workers."""
     family = [psutil.Process(), *psutil.Process().children(recursive=True)]
     found = 0.0
     for each in family:

@@ -115,7 +115,7 @@ def _row(report: Report, what: str, costs: list[float]) -> None:
 
 
 def _notch(values: list[float]) -> float:
-    """Half the width of the median's 95 % confidence interval (McGill, Tukey and Larsen 1978)."""
+    """Return half the width of the median's 95 % confidence interval (McGill, Tukey and Larsen 1978)."""
     low, _, high = statistics.quantiles(values)
     return float(1.57 * (high - low) / len(values) ** 0.5)
 

@@ -45,7 +45,9 @@ class Switch:
     def __init__(self) -> None:
         self._owners = [(each, each._notes) for each in gc.get_objects() if type(each) is PartitionOwner]
         self._producers = [
-            (each, each._listener, each._client) for each in gc.get_objects() if type(each) is TopicProducer
+            (each._settler, each._settler._listener, each._client._thread)
+            for each in gc.get_objects()
+            if type(each) is TopicProducer
         ]
         if not any(notes for _, notes in self._owners) and not any(
             listener for _, listener, _ in self._producers
@@ -56,9 +58,9 @@ class Switch:
     def turn(self, on: bool) -> None:
         for owner, notes in self._owners:
             owner._notes = notes if on else None
-        for producer, listener, client in self._producers:
-            producer._listener = listener if on else None
-            client._stamp = on
+        for settler, listener, thread in self._producers:
+            settler._listener = listener if on else None
+            thread._stamp = on
 
     def write(self) -> None:
         """Make the journal write its events, as the end of ``linger`` does."""
@@ -84,6 +86,13 @@ def count(kind: str) -> list[int]:
 
 
 async def run(config: str, kind: str, periods: int) -> None:
+    """Run a daemon under a load that comes from outside, with the journal off and on in turn; print what each period cost.
+
+    Args:
+        config: the path of the daemon's configuration.
+        kind: the method of ClusterClient whose calls are counted.
+        periods: of which the first has the journal off.
+    """
     counted = count(kind)
     app = validate(load_file(config))
     engine = Engine(app)
@@ -107,5 +116,5 @@ async def run(config: str, kind: str, periods: int) -> None:
 
 
 if __name__ == "__main__":
-    serve._tune_collector()
+    serve.tune_process()
     uvloop.run(run(sys.argv[1], sys.argv[2], int(sys.argv[3])))

@@ -188,12 +188,12 @@ def growth(folder: Path) -> None:
         "files",
         "data, B a record",
         "log, B a batch",
-        "checkpoint, B a batch",
+        "table of ranges, B a batch",
         title=f"lake of {MESSAGES:,} records of 1 KB",
     )
     for batch in BATCHES:
         lake = folder / f"batch-{batch}"
-        batches = len(list((lake / "_manifests").glob("*.json")))
+        batches = Lake.open(str(lake)).ledger().seq + 1
 
         def size(what: str, lake: Path = lake) -> int:
             return sum(path.stat().st_size for path in (lake / what).rglob("*") if path.is_file())
@@ -203,8 +203,8 @@ def growth(folder: Path) -> None:
             str(batches),
             str(len(list((lake / "data").rglob("*.parquet")))),
             f"{size('data') / MESSAGES:.1f}",
-            f"{size('_manifests') / batches:,.0f}",
-            f"{size('_checkpoints') / batches:,.0f}",
+            f"{size('data/_delta_log') / batches:,.0f}",
+            f"{size('ranges') / batches:,.0f}",
         )
     console.print(table)
 

@@ -25,7 +25,7 @@ _JVM = (
 
 
 def values() -> list[bytes]:
-    """Values of 1 KB each, of which a quarter is noise."""
+    """Return values of 1 KB each, of which a quarter is noise."""
     chance = random.Random(7)
     return [
         (chance.randbytes(120).hex().encode() + b" the same again and again" * 40)[:1000]
@@ -70,7 +70,7 @@ def read_kafka(spark: Any, bootstrap: str, topic: str) -> int:
 
 
 def processor(pid: int) -> float:
-    """Processor seconds used by a process and its descendants."""
+    """Return the processor seconds used by a process and its descendants."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         children = Path(f"/proc/{pid}/task").glob("*/children")

@@ -93,6 +93,13 @@ class Run:
             self._done.set_exception(RuntimeError(what[:500].decode("utf-8", "replace")))
 
     async def over(self, host: str, port: int, connections: int) -> float:
+        """Make the requests; return the seconds that they took.
+
+        Args:
+            host: the server's.
+            port: the server's.
+            connections: each makes one request at a time.
+        """
         loop = asyncio.get_running_loop()
         begun = time.perf_counter()
         for _ in range(connections):
@@ -102,6 +109,15 @@ class Run:
 
 
 async def main(target: str, path: str, connections: int, records: int, requests: int) -> None:
+    """Measure produce requests, after a tenth of them for warming up; print records per second and latencies as JSON.
+
+    Args:
+        target: ``host:port``.
+        path: of the requests.
+        connections: each makes one request at a time.
+        records: in a request.
+        requests: in all.
+    """
     host, _, port = target.partition(":")
     payload = request(target, path, records)
     await Run(payload, max(connections, requests // 10)).over(host, int(port), connections)

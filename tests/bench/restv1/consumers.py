@@ -74,6 +74,14 @@ class Reader:
         self._reader, self._writer = await asyncio.open_connection(*self._address, limit=2**26)
 
     async def call(self, method: str, path: str, body: bytes = b"", accept: str = "") -> tuple[int, bytes]:
+        """Make a request; return status and body.
+
+        Args:
+            method: of HTTP.
+            path: with its query.
+            body: JSON, encoded.
+            accept: the media type to ask for; empty: v2's.
+        """
         self._writer.write(
             f"{method} {path} HTTP/1.1\r\nHost: {self._host}\r\nAccept: {accept or V2['Accept']}\r\n"
             f"Content-Type: {V2['Content-Type']}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
@@ -111,6 +119,12 @@ async def ours(host: str, port: int, topic: str, count: int) -> dict[str, float]
 
 
 def main(kind: str, *args: str) -> None:
+    """Measure one reader of a backlog and print the result as JSON.
+
+    Args:
+        kind: ``bare`` or ``ours``.
+        args: of :func:`bare` or :func:`ours`, as texts.
+    """
     if kind == "bare":
         print(json.dumps({"per_second": bare(args[0], args[1], int(args[2]))}))
         return
@@ -140,6 +154,7 @@ def child(*args: str) -> dict[str, float]:
 
 
 def fill(bootstrap: str, topic: str, count: int) -> None:
+    """Write messages to the four partitions of a topic in turn, with many in a request."""
     producer = Producer(
         {"bootstrap.servers": bootstrap, "linger.ms": 50, "queue.buffering.max.messages": count + 1}
     )
@@ -174,6 +189,14 @@ class Instances:
         self.again = 0
 
     async def call(self, method: str, path: str, document: Any = None, **headers: str) -> Any:
+        """Make a request, up to :data:`TRIES` times while the answer is 503; return its JSON. Raises RuntimeError.
+
+        Args:
+            method: of HTTP.
+            path: with its query.
+            document: the body as JSON; None: there is none.
+            headers: beside those for v2.
+        """
         status, body = await self._once(method, path, document, headers)
         for _ in range(TRIES - 1):
             if status != 503:
@@ -198,6 +221,13 @@ class Instances:
             return answer.status, await answer.read()
 
     async def make(self, group: str, topic: str, reset: str = "latest") -> str:
+        """Create the instance ``c`` of a group, and return its path.
+
+        Args:
+            group: its id.
+            topic: to subscribe to; empty: none.
+            reset: where partitions begin: ``latest`` or ``earliest``.
+        """
         base = f"/consumers/{group}/instances/c"
         await self.call("POST", f"/consumers/{group}", {"name": "c", "auto.offset.reset": reset})
         if topic:
@@ -205,10 +235,17 @@ class Instances:
         return base
 
     async def read(self, base: str, timeout: int) -> Any:
+        """Read records in binary format.
+
+        Args:
+            base: the instance's path.
+            timeout: milliseconds to wait for records.
+        """
         return await self.call("GET", f"{base}/records?timeout={timeout}", **BINARY)
 
 
 async def arrival(bench: Bench, made: Instances) -> None:
+    """Measure how long after Kafka's acknowledgement of a record a waiting read is answered, and add the row."""
     bench.cluster.create_topic("arrive", 4)
     base = await made.make(uuid.uuid4().hex, "arrive")
     await made.read(base, 500)
@@ -260,6 +297,7 @@ async def await_all(calls: list[Any], at_once: int = 16) -> float:
 
 
 async def idle(bench: Bench, made: Instances, pid: int) -> None:
+    """Measure what idle instances cost the daemon, without and with a subscription, and add the rows."""
     bench.cluster.create_topic("idle", 1)
     for what, topic in (("created but not subscribed", ""), ("subscribed", "idle")):
         before, spent, begun = memory(pid), cpu(pid), time.monotonic()
@@ -287,6 +325,7 @@ async def idle(bench: Bench, made: Instances, pid: int) -> None:
 
 
 async def waiting(bench: Bench, made: Instances, pid: int) -> None:
+    """Measure commits while many reads wait, and add the rows."""
     bench.cluster.create_topic("wait", 1)
     bench.cluster.create_topic("committed", 1)
     fill_one(bench.bootstrap, "committed", 2000)
@@ -330,6 +369,7 @@ async def waiting(bench: Bench, made: Instances, pid: int) -> None:
 
 
 def fill_one(bootstrap: str, topic: str, count: int) -> None:
+    """Write messages as :func:`fill` does, to a topic with one partition."""
     producer = Producer({"bootstrap.servers": bootstrap})
     for _ in range(count):
         producer.produce(topic, VALUE)
@@ -337,6 +377,7 @@ def fill_one(bootstrap: str, topic: str, count: int) -> None:
 
 
 async def over_http(bench: Bench, pid: int) -> None:
+    """Add the rows of requests to a daemon, whose process id is ``pid``."""
     connector = aiohttp.TCPConnector(limit=0)
     timeout = aiohttp.ClientTimeout(total=None)
     async with aiohttp.ClientSession(connector=connector, timeout=timeout) as http:

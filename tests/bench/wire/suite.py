@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from pixy.wire import crc
 from tests.bench.report import ROOT, Report, console
-from tests.bench.wire import messages, records, tap
+from tests.bench.wire import messages, records, tap, tap_kafka
 from tests.bench.wire.timing import ROUNDS
 
 RESULT = ROOT / "build" / "bench-wire.json"
@@ -20,6 +20,8 @@ PARTS: tuple[Callable[[Report], None], ...] = (
     messages.encode,
     messages.split,
     tap.measure,
+    tap.measure_small,
+    tap_kafka.measure,
 )
 
 

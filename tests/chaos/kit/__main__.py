@@ -35,7 +35,17 @@ def _arguments(args: list[str] | None) -> argparse.Namespace:
         default="-",
         help="defects of tests/chaos/kit/plants.py, to be found: one for all daemons, or one each",
     )
+    parser.add_argument(
+        "--front", choices=("portable", "envoy"), default="portable", help="server.front of the daemons"
+    )
+    parser.add_argument("--workers", type=int, default=1, help="server.workers of the daemons (1)")
     parser.add_argument("--drain", type=float, default=120.0, help="seconds for the groups to catch up (120)")
+    parser.add_argument(
+        "--silence",
+        type=float,
+        default=15.0,
+        help="seconds that a partition with messages may be silent outside of faults (15)",
+    )
     parser.add_argument(
         "--messages", type=int, default=0, help="end after so many deliveries, if that is earlier"
     )
@@ -77,7 +87,10 @@ def main(args: list[str] | None = None) -> int:
         options.rate,
         options.plant,
         drain=options.drain,
+        silence=options.silence,
         messages=options.messages,
+        front=options.front,
+        workers=options.workers,
     )
     folder = options.records or plans.RECORDS / f"{options.membership}-{seed}"
     shutil.rmtree(folder, ignore_errors=True)

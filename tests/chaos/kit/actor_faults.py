@@ -33,45 +33,45 @@ class ActorFaults:
         return _GROUPS[int(planned.dice * len(_GROUPS))]
 
     async def crash_owner(self, planned: Planned) -> str:
-        """The owner of a partition."""
+        """Crash the owner of a partition."""
         group, topic = self._group(planned)
         return await self._crash(planned, f"/service/main/{group}/{topic}.*")
 
     async def crash_committer(self, planned: Planned) -> str:
-        """The committer of a group."""
+        """Crash the committer of a group."""
         return await self._crash(planned, f"/service/main/{self._group(planned)[0]}/committer")
 
     async def crash_group(self, planned: Planned) -> str:
-        """A group."""
+        """Crash a group."""
         return await self._crash(planned, f"/service/main/{self._group(planned)[0]}")
 
     async def crash_producer(self, planned: Planned) -> str:
-        """The producer of a topic."""
+        """Crash the producer of a topic."""
         topic = ("single", "bulk", "recreated", "chosen")[int(planned.dice * 4)]
         return await self._crash(planned, f"/service/main/{topic}.producer")
 
     async def crash_instance(self, planned: Planned) -> str:
-        """A consumer instance."""
+        """Crash a consumer instance."""
         group = ("g-instances", "g-chosen")[planned.dice < 0.5]
         return await self._crash(planned, f"/service/main/instances/{group}.*")
 
     async def crash_instances(self, planned: Planned) -> str:
-        """The registry of the consumer instances."""
+        """Crash the registry of the consumer instances."""
         return await self._crash(
             planned, "/service/main/instances", "/consumers/g-instances/instances/none/subscription"
         )
 
     async def crash_admin(self, planned: Planned) -> str:
-        """The admin."""
+        """Crash the admin."""
         return await self._crash(planned, "/service/main/admin", "/topics/single/offsets?group=g-grpc")
 
     async def crash_fetcher(self, planned: Planned) -> str:
-        """The reader by offset."""
+        """Crash the reader by offset."""
         path = "/rest/topics/single/partitions/0/records?offset=0&max_bytes=100&timeout=100"
         return await self._crash(planned, "/service/main/fetcher", path)
 
     async def crash_cluster(self, planned: Planned) -> str:
-        """The cluster itself, which has all the others as children."""
+        """Crash the cluster itself, which has all the others as children."""
         return await self._crash(
             planned, "/service/main", "/topics/single/offsets?group=g-grpc", "/topics/odd/messages?group=g-x"
         )

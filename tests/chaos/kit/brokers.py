@@ -38,15 +38,15 @@ BRIEF = 5.0
 P = ParamSpec("P")
 T = TypeVar("T")
 ATTEMPTS, PAUSE = 40, 0.5
-"""How often a look-up is tried, and the seconds between: metadata may be those before the last fault."""
+"""Attempts at a look-up, and the seconds between them: metadata may be those before the last fault."""
 
 UNREACHABLE = (KafkaException, PixyError, WireError, OSError)
-"""What look-ups raise when Kafka refuses them, or is in the middle of another fault."""
+"""Errors that look-ups raise when Kafka refuses them, or is in the middle of another fault."""
 
 LEADERS_WITHIN = 60.0
 
 STARTS = 4
-"""How often to wait for the brokers, 90 s each time."""
+"""Attempts at waiting for the brokers, of 90 s each."""
 
 
 def insisting(look: Callable[P, T]) -> Callable[P, T]:
@@ -113,11 +113,11 @@ class Brokers:
         return [*self.links.values(), *self.zookeeper]
 
     def of(self, daemon: int) -> list[Link]:
-        """The links of a daemon to the brokers."""
+        """Return the links of a daemon to the brokers."""
         return [self.links[daemon, node] for node in range(1, BROKERS + 1)]
 
     def beyond(self, daemon: int) -> list[Link]:
-        """The links of a daemon to all that it needs."""
+        """Return the links of a daemon to all that it needs."""
         return [*self.of(daemon), self.zookeeper[daemon - 1]]
 
     @property
@@ -126,7 +126,7 @@ class Brokers:
         return ",".join(self.cluster.bootstrap())
 
     def create(self, topic: Topic, partitions: int) -> None:
-        """Create a topic; wait until its partitions have leaders."""
+        """Create a topic, whose partitions may have no leaders yet."""
         from confluent_kafka.admin import NewTopic
 
         config = {"message.timestamp.type": "LogAppendTime", **topic.config}
@@ -140,7 +140,7 @@ class Brokers:
         self.cluster.admin().delete_topics([topic])[topic].result(30)
 
     def grow(self, topic: str, partitions: int) -> None:
-        """Add partitions, up to this number."""
+        """Add partitions to a topic, which has this number of them then."""
         self.cluster.admin().create_partitions([NewPartitions(topic, partitions)])[topic].result(30)
 
     def wait_ready(self) -> None:
@@ -187,7 +187,7 @@ class Brokers:
 
     @insisting
     def partitions(self, topic: str) -> dict[int, int]:
-        """The leader of each partition; -1 for none."""
+        """Return the leader of each partition; -1 for none."""
         found = self.cluster.admin().list_topics(topic, timeout=10).topics[topic].partitions
         return {number: about.leader for number, about in found.items()}
 
@@ -195,23 +195,28 @@ class Brokers:
 
     @insisting
     def coordinator(self, group: str) -> int:
-        """The broker that coordinates a group."""
+        """Return the broker that coordinates a group."""
         return get_group_coordinator(self.cluster.bootstrap(), group).node_id
 
     @insisting
     def members(self, group: str) -> int:
-        """How many members a group has."""
+        """Count the members of a group."""
         made = settings.common(Proxy(kafka=Kafka(seed_peers=self.cluster.bootstrap())))
         return len(GroupMembers(brokers.Brokers(made, patience=10.0)).describe([group]).get(group, ()))
 
     def trim(self, topic: str, below: dict[int, int]) -> None:
-        """Delete the records below these offsets."""
+        """Delete the records below these offsets.
+
+        Args:
+            topic: its name.
+            below: the first offset to keep, by partition.
+        """
         for partition, offset in below.items():
             self.cluster.delete_records(topic, partition, offset)
 
     @insisting
     def bounds(self, topic: str) -> dict[int, tuple[int, int]]:
-        """The first and the next offset of each partition."""
+        """Return the first and the next offset of each partition."""
         return self._look_at_bounds(topic, timeout=10)
 
     def _look_at_bounds(self, topic: str, timeout: float) -> dict[int, tuple[int, int]]:
@@ -225,7 +230,7 @@ class Brokers:
 
     @insisting
     def committed(self, group: str, topic: str) -> dict[int, int]:
-        """The committed offset of each partition that has one."""
+        """Return the committed offset of each partition that has one."""
         consumer = _consumer(self.bootstrap, group)
         try:
             wanted = [TopicPartition(topic, partition) for partition in self.partitions(topic)]
@@ -236,7 +241,13 @@ class Brokers:
             consumer.close()
 
     def set_committed(self, group: str, topic: str, offsets: dict[int, int]) -> None:
-        """Commit for a group that has no members."""
+        """Commit for a group that has no members.
+
+        Args:
+            group: its id.
+            topic: of all offsets.
+            offsets: by partition.
+        """
         consumer = _consumer(self.bootstrap, group)
         try:
             wanted = [TopicPartition(topic, partition, offset) for partition, offset in offsets.items()]

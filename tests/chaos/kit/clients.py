@@ -1,4 +1,4 @@
-"""What all clients share: connections to each daemon, the records, and when to stop."""
+"""The parts that all clients share: connections to each daemon, the records, and when to stop."""
 
 from __future__ import annotations
 
@@ -65,11 +65,16 @@ class Clients:
             self._stubs[daemon.number] = KafkaPixyStub(channel)
 
     def stub(self, daemon: int) -> Any:
-        """The gRPC client of a daemon."""
+        """Return the gRPC client of a daemon."""
         return self._stubs[daemon]
 
     def url(self, daemon: int, path: str) -> str:
-        """A URL of a daemon."""
+        """Return a URL of a daemon.
+
+        Args:
+            daemon: its number, from 1 on.
+            path: with a slash before it.
+        """
         return f"http://127.0.0.1:{self.daemons[daemon - 1].rest.port}{path}"
 
     async def call(self, method: str, url: str, **options: Any) -> tuple[int, bytes]:
@@ -88,7 +93,7 @@ class Clients:
             return 0, repr(error).encode()
 
     def rng(self, *names: object) -> random.Random:
-        """Random numbers of one client, the same for each run with this seed."""
+        """Return the random generator of one client, the same for each run with this seed."""
         return random.Random(":".join(map(str, (self.plan.seed, *names))))
 
     def run(self, client: Coroutine[Any, Any, None]) -> None:

@@ -56,7 +56,7 @@ class Nothing:
 
 
 def name_of(value: bytes, headers: Any) -> str:
-    """The id of a message: its header ``id`` if it has one, else the beginning of its value.
+    """Return the id of a message: its header ``id`` if it has one, else the beginning of its value.
 
     Args:
         value: of the message.
@@ -76,7 +76,12 @@ class GrpcReader:
         self._topic, self._group = topic, group
 
     async def consume(self, ack: tuple[int, int] | None, auto: bool) -> Received | Nothing:
-        """Consume a message; acknowledge an earlier one, or this one, with the same request."""
+        """Consume a message.
+
+        Args:
+            ack: partition and offset of an earlier one to acknowledge with the request; None: none.
+            auto: acknowledge this one when it is answered.
+        """
         request = pb.ConsNAckRq(
             topic=self._topic, group=self._group, auto_ack=auto, no_ack=ack is None and not auto
         )

@@ -3,6 +3,9 @@
 ``python -m tests.chaos.kit.daemon CONTROL PLANT --config FILE``. On the unix socket CONTROL one line
 ``crash PATTERN`` makes the actor fail that next handles a message and whose path matches the pattern; the
 answer is ``hit PATH`` or ``missed``. PLANT names defects of :mod:`tests.chaos.kit.plants` with ``+`` between, or is ``-``.
+
+Within Envoy the same is done by :mod:`tests.chaos.kit.hosted`, in each worker by :mod:`tests.chaos.kit.worker`, whose socket has the
+worker's number at its end.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import fnmatch
+import os
 import signal
 import sys
 from pathlib import Path
@@ -17,6 +21,8 @@ from typing import Any
 
 from actors.testing import Crash
 from pixy.cli import serve
+from pixy.cli.envoy import bootstrap
+from pixy.cli.workers import supervisor
 from pixy.engine.engine import Engine
 from tests.chaos.kit import plants
 
@@ -71,14 +77,28 @@ class ControlledEngine(Engine):
         writer.close()
 
 
-def main() -> int:
-    """Run the daemon until a signal; return its exit code."""
-    ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
-    ControlledEngine.control, plant, *args = sys.argv[1:]
+def install(control: str, plant: str) -> None:
+    """Give the engines of this process a control socket, and plant defects.
+
+    Args:
+        control: path of the socket.
+        plant: names of defects with ``+`` between, or ``-``.
+    """
+    ControlledEngine.control = control
     for name in plant.split("+"):
         if name != "-":
             plants.PLANTS[name]()
     serve.Engine = ControlledEngine  # type: ignore[misc]
+
+
+def main() -> int:
+    """Run the daemon until a signal; return its exit code."""
+    ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
+    control, plant, *args = sys.argv[1:]
+    install(control, plant)
+    supervisor.PROGRAM[:] = ["-m", "tests.chaos.kit.worker"]
+    bootstrap.APPLICATION = "tests.chaos.kit.hosted:application"  # type: ignore[misc]
+    os.environ.update(CHAOS_CONTROL=control, CHAOS_PLANT=plant, PYTHONPATH=os.getcwd())
     return serve.run(args)
 
 

@@ -44,6 +44,7 @@ class Daemon:
         self._process: asyncio.subprocess.Process | None = None
         self._wanted = False
         self._ending = ""
+        self._kills = self._crashes = 0
         self._keeper: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -105,9 +106,30 @@ class Daemon:
             number: the signal.
             why: the fault that ends the process by it, for the records.
         """
-        if self._process is not None and self._process.returncode is None:
-            self._ending = why or self._ending
-            self._process.send_signal(number)
+        if self._process is None or self._process.returncode is not None:
+            return
+        if number in (signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT):
+            self._signal_all(number, why)
+            return
+        self._ending = why or self._ending
+        self._process.send_signal(number)
+
+    def _signal_all(self, number: int, why: str) -> None:
+        """Send what no process can handle to the whole daemon; every other time kill one of its workers only."""
+        assert self._process is not None
+        found = _children(self._process.pid)
+        if number == signal.SIGKILL and self._plan.workers > 1 and found:
+            self._kills += 1
+            if self._kills % 2:
+                chosen = found[self._kills % len(found)]
+                self._records.event("worker killed", d=self.number, pid=chosen, by=why)
+                os.kill(chosen, number)
+                return
+        self._ending = why or self._ending
+        for each in found:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(each, number)
+        self._process.send_signal(number)
 
     async def leave(self, why: str, seconds: float) -> None:
         """Stop the process cleanly, and start it again after a pause.
@@ -132,7 +154,9 @@ class Daemon:
         """
         try:
             async with asyncio.timeout(6):
-                reader, writer = await asyncio.open_unix_connection(self._control)
+                self._crashes += 1
+                of_worker = f"-{self._crashes % self._plan.workers + 1}" if self._plan.workers > 1 else ""
+                reader, writer = await asyncio.open_unix_connection(self._control + of_worker)
                 writer.write(f"crash {pattern}\n".encode())
                 answer = (await reader.readline()).decode().strip()
                 writer.close()
@@ -153,7 +177,15 @@ class Daemon:
                 await self._keeper
         for link in (self.grpc, self.rest):
             await link.close()
-        Path(self._control).unlink(missing_ok=True)
+        for left in Path(self._control).parent.glob(Path(self._control).name + "*"):
+            left.unlink(missing_ok=True)
+
+
+def _children(pid: int) -> list[int]:
+    """Return the processes that a daemon has started: Envoy, or its workers."""
+    with contextlib.suppress(OSError):
+        return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return []
 
 
 __all__ = ["Daemon"]

@@ -78,7 +78,7 @@ class InstanceReader:
         """Do what is due before the next read."""
 
     def _must_give_up(self, status: int) -> bool:
-        """Whether an instance that answered a read with a failure is left: members of a group do it at once."""
+        """Return whether an instance that answered a read with a failure is left: members of a group do it at once."""
         return True
 
     async def _post(self, url: str, document: Any) -> int:

@@ -75,7 +75,7 @@ KINDS: dict[str, Kind] = {
 
 
 def kinds_of(membership: str) -> list[str]:
-    """The kinds of faults that make sense with a membership."""
+    """Return the kinds of faults that make sense with a membership."""
     return sorted(name for name in KINDS if membership == "zookeeper" or "zookeeper" not in name)
 
 

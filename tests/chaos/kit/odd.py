@@ -61,7 +61,7 @@ def shape(rng: random.Random, name: str) -> dict[str, Any]:
 
 
 def settings(bootstrap: str) -> dict[str, Any]:
-    """The settings of a plain producer."""
+    """Return the settings of a plain producer."""
     return {
         "bootstrap.servers": bootstrap,
         "log_level": 0,

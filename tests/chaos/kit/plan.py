@@ -1,4 +1,4 @@
-"""What a run consists of: its length, its topics, its groups, and the daemons' configuration."""
+"""The plan of a run: its length, its topics, its groups, and the daemons' configuration."""
 
 from __future__ import annotations
 
@@ -87,30 +87,37 @@ class Plan:
     idle_instance: float = IDLE_INSTANCE
     drain: float = 120.0
     """Seconds in which the groups must have consumed everything, once all is healed."""
+    silence: float = 15.0
+    """Seconds that a partition with messages may be silent, outside of faults and of the recovery from them."""
     messages: int = 0
     """Deliveries after which the run ends before its time; 0 for no such end."""
+    front: str = "portable"
+    workers: int = 1
+    """``server.front`` and ``server.workers`` of the daemons."""
 
     def plant_of(self, daemon: int) -> str:
-        """The defect that is planted into a daemon; several with commas between go to one daemon each."""
+        """Return the defect that is planted into a daemon; several with commas between go to one daemon each."""
         plants = self.plant.split(",")
         return plants[daemon - 1] if len(plants) > 1 else self.plant
 
     def document(self) -> dict[str, Any]:
-        """The plan as it is written down."""
+        """Return the plan as it is written down."""
         return asdict(self)
 
     def command(self) -> str:
-        """The command that repeats the run."""
+        """Return the command that repeats the run."""
         words = [f"make chaos MINUTES={self.minutes:g} SEED={self.seed} MEMBERSHIP={self.membership}"]
         if self.faults:
             words.append(f"FAULTS={','.join(self.faults)}")
         if self.plant != "-":
             words.append(f"PLANT={self.plant}")
+        if self.front != "portable" or self.workers > 1:
+            words.append(f"FRONT={self.front} WORKERS={self.workers}")
         return " ".join([*words, f"RATE={self.rate:g}"])
 
 
 def topics(rate: float) -> tuple[Topic, ...]:
-    """The topics of a run at ``rate`` messages a second, most of them in batches."""
+    """Return the topics of a run at ``rate`` messages a second, most of them in batches."""
     single = min(60.0, rate / 10)
     few = single / 4
     return (
@@ -168,7 +175,7 @@ def topics(rate: float) -> tuple[Topic, ...]:
 def configuration(
     plan: Plan, daemon: int, seeds: list[int], zookeeper: int, grpc: int, rest: int, rest_link: int
 ) -> dict[str, Any]:
-    """The configuration file of a daemon.
+    """Return the configuration file of a daemon.
 
     Args:
         plan: the run.
@@ -184,6 +191,7 @@ def configuration(
         "grpc_addr": f"127.0.0.1:{grpc}",
         "tcp_addr": f"127.0.0.1:{rest}",
         "shutdown_timeout": "20s",
+        "server": {"front": plan.front, "workers": plan.workers},
         "rest": {"advertised_url": f"http://127.0.0.1:{rest_link}"},
         "proxies": {
             "main": {
@@ -216,7 +224,7 @@ def configuration(
 
 
 def broker_config(plan: Plan) -> dict[str, object]:
-    """The brokers' settings that the timeouts need."""
+    """Return the brokers' settings that the timeouts need."""
     session = int(plan.session_timeout * 1000)
     of_membership = {
         "kafka": {"group.min.session.timeout.ms": session},
@@ -231,6 +239,7 @@ def broker_config(plan: Plan) -> dict[str, object]:
     return {
         **of_membership[plan.membership],
         "log.message.timestamp.type": "LogAppendTime",
+        "log.retention.check.interval.ms": 500,
         "message.max.bytes": 2_000_000,
         "replica.fetch.max.bytes": 2_000_000,
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1000,
@@ -238,6 +247,6 @@ def broker_config(plan: Plan) -> dict[str, object]:
 
 
 RECORDS = Path("build/chaos")
-"""Where the records of runs are kept, unless another folder is named."""
+"""The folder in which the records of runs are kept, unless another folder is named."""
 
 __all__ = ["Group", "Plan", "Topic", "broker_config", "configuration", "topics"]

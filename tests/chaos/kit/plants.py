@@ -59,9 +59,9 @@ def reorder() -> None:
     """Offer a message only after its ack timeout, as if a client had it."""
     offer, acts = OfferBook.offer, _counting()
 
-    def forgetting(self: Any, now: float) -> Any:
-        found = offer(self, now)
-        return offer(self, now) if found is not None and acts() else found
+    def forgetting(self: Any, now: float, client: str = "") -> Any:
+        found = offer(self, now, client)
+        return offer(self, now, client) if found is not None and acts() else found
 
     OfferBook.offer = forgetting  # type: ignore[method-assign]
 

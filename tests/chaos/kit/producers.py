@@ -52,7 +52,7 @@ def start(clients: Clients, topic: Topic) -> None:
 async def _over_grpc(
     clients: Clients, topic: Topic, daemon: int, lane: int, rate: float, later: bool = False
 ) -> None:
-    """One message in a request; ``later``: the request is answered before the message is written."""
+    """Send one message in a request; ``later``: the request is answered before the message is written."""
     rng, pace = clients.rng("grpc", topic.name, daemon, lane, later), Pace(rate)
     stub, letter = clients.stub(daemon), "ag" if later else "g"
     for number in itertools.count():
@@ -118,7 +118,7 @@ async def _batches(clients: Clients, topic: Topic, daemon: int, lane: int, rate:
 
 
 async def _asking(clients: Clients, topic: Topic, daemon: int, lane: int, rate: float) -> None:
-    """Batches for a partition that the daemon had named a moment ago; it may be gone when they come."""
+    """Send batches for a partition that the daemon had named a moment ago; it may be gone when they come."""
     rng, pace = clients.rng("asked", topic.name, daemon, lane), Pace(rate)
     url = clients.url(daemon, f"/topics/{topic.name}")
     known: list[int] = []
@@ -142,7 +142,7 @@ async def _asking(clients: Clients, topic: Topic, daemon: int, lane: int, rate: 
 
 
 async def partitions_of(clients: Clients, daemon: int, topic: str) -> list[int]:
-    """What a daemon says which partitions a topic has; nothing if it does not know.
+    """Ask a daemon which partitions a topic has; nothing if it does not know.
 
     Args:
         clients: make the request.

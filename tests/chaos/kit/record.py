@@ -1,4 +1,4 @@
-"""What the clients and the kit write down, as lines of JSON in one file per kind of event.
+"""Record what the clients and the kit do, as lines of JSON in one file per kind of event.
 
 Times are seconds of the wall clock, which clients, daemons and brokers share here. ``t0`` is taken before
 a request is sent, ``t1`` after its answer came.
@@ -48,7 +48,12 @@ class Recorder:
         """Messages that clients received, duplicates included."""
 
     def write(self, kind: str, /, **event: Any) -> None:
-        """Append one event."""
+        """Append one event.
+
+        Args:
+            kind: the file; see the table above.
+            event: the fields of the line.
+        """
         file = self._files.get(kind)
         if file is None:
             file = self._files[kind] = (self.folder / f"{kind}.jsonl").open("ab")
@@ -59,7 +64,12 @@ class Recorder:
             self.delivered += len(event["records"])
 
     def event(self, what: str, /, **event: Any) -> None:
-        """Append to ``events``, with the time."""
+        """Append to ``events``, with the time.
+
+        Args:
+            what: names the event.
+            event: what it concerns.
+        """
         self.write("events", t=time.time(), what=what, **event)
 
     def flush(self) -> None:
@@ -75,7 +85,12 @@ class Recorder:
 
 
 def read(folder: Path, kind: str) -> Iterator[dict[str, Any]]:
-    """Yield the events of one kind; none if there is no file."""
+    """Yield the events of one kind; none if there is no file.
+
+    Args:
+        folder: the records of a run.
+        kind: the file; see the table above.
+    """
     path = folder / f"{kind}.jsonl"
     if path.exists():
         decode = msgspec.json.Decoder().decode
@@ -85,7 +100,7 @@ def read(folder: Path, kind: str) -> Iterator[dict[str, Any]]:
 
 
 def starved_seconds() -> float:
-    """For how long, since the machine's start, something that could run had no processor; 0 if Linux does not say."""
+    """Return the seconds since the machine's start in which a process waited for a processor; 0 if Linux does not say."""
     try:
         pressure = Path("/proc/pressure/cpu").read_text()
     except OSError:

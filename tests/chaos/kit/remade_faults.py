@@ -17,7 +17,7 @@ from tests.chaos.kit.snapshot import write_life
 
 MOST_PARTITIONS = 12
 ATTEMPTS = 120
-"""How often to try to delete or to make a topic, with half a second between."""
+"""Attempts at deleting or making a topic, with half a second between."""
 FEWER, AS_MANY = 0.5, 0.65
 """Up to here on the dice a topic made again has fewer partitions, and as many; beyond it has more."""
 
@@ -50,7 +50,7 @@ class RemadeFaults:
         return await self._recreate("recreated", planned)
 
     async def recreate_chosen(self, planned: Planned) -> str:
-        """The same with a topic of instances that have chosen its partitions."""
+        """Do the same with a topic of instances that have chosen its partitions."""
         return await self._recreate("chosen", planned)
 
     async def _recreate(self, name: str, planned: Planned) -> str:

@@ -29,7 +29,7 @@ LOOK = 0.5
 SETTLE = 2.0
 """Seconds for the last commits."""
 LOOKS = 20
-"""How often to look whether something still produces."""
+"""The most looks at the ends of the logs, until nothing is produced any more."""
 STILL = 4.0
 """Seconds without a new record, after which none will come: whatever failed is tried again each second."""
 

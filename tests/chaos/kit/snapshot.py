@@ -91,7 +91,13 @@ def read_partitions(
 
 
 def write_log(records: Recorder, bootstrap: str, partitions: Iterable[tuple[str, int]]) -> dict[Any, int]:
-    """Write the contents of partitions down; return the offset after the last record of each."""
+    """Write the contents of partitions down; return the offset after the last record of each.
+
+    Args:
+        records: get a line for each.
+        bootstrap: addresses of brokers, separated by commas.
+        partitions: topic and number of each.
+    """
     bounds, messages = read_partitions(bootstrap, partitions)
     found = _contents(bounds, messages)
     # What expired while the others were read is gone from the beginning of its log.
@@ -117,7 +123,7 @@ def write_log(records: Recorder, bootstrap: str, partitions: Iterable[tuple[str,
 def _contents(
     partitions: Iterable[tuple[str, int]], messages: Iterable[Message]
 ) -> dict[Any, tuple[list[int], list[str], list[float]]]:
-    """Offsets, ids and times of the records of each partition."""
+    """Return the offsets, ids and times of the records of each partition."""
     found: dict[Any, tuple[list[int], list[str], list[float]]] = {each: ([], [], []) for each in partitions}
     for message in messages:
         offsets, ids, times = found[message.topic(), message.partition()]
@@ -153,7 +159,7 @@ def write_life(records: Recorder, bootstrap: str, topic: str, partitions: int) -
 
 
 def _lows(bootstrap: str, partitions: Iterable[tuple[str, int]]) -> dict[tuple[str, int], int]:
-    """The first offset of each partition now."""
+    """Return the first offset of each partition now."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "chaos-snapshot", "log_level": 0})
     watermarks = insisting(consumer.get_watermark_offsets)
     try:
@@ -190,7 +196,7 @@ def write_commits(records: Recorder, bootstrap: str, partitions: int) -> None:
 
 
 def _offset(value: bytes) -> tuple[int, str]:
-    """The offset and the metadata of an OffsetCommitValue."""
+    """Return the offset and the metadata of an OffsetCommitValue."""
     version, offset = struct.unpack_from(">hq", value)
     at = 14 if version >= 3 else 10
     if version < 4:

@@ -288,3 +288,16 @@ async def test_no_server_is_one_clear_line() -> None:
         await NatsTransport.connect(
             "nats://127.0.0.1:1", codec=typed(), allow_reconnect=False, connect_timeout=1
         )
+
+
+async def test_a_transport_outlives_an_error_of_the_protocol(
+    server: NatsServer, system: ActorSystem, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with await connect(server) as here:
+        await here.serve("sums.protocol", system.spawn(Roomy))
+        ref = here.ref("sums.protocol")
+        assert await ref.ask(Add(1), block=False) == 1
+        await here._client.publish("x" * 5000, b"")  # past the check of names
+        await until(lambda: here._client.stats["reconnects"] == 1 and here._client.is_connected, "connected")
+        assert await ref.ask(Add(2), block=False) == 3, "it serves again, too"
+    assert "Maximum Control Line" in caplog.text.title()

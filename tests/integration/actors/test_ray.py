@@ -28,6 +28,12 @@ from tests.support import eventually
 ray = pytest.importorskip("ray", reason="NOT TESTED: Ray is not installed (extra ray)")
 from actors.ray import RayTransport  # noqa: E402
 
+PATIENCE = 120.0
+"""Seconds after which a test gives up on Ray. It starts a Python process for each restart, which takes 2 s on an idle
+machine and has no bound on a busy one."""
+
+pytestmark = pytest.mark.timeout(3 * PATIENCE)
+
 SOON = Supervision(intensity=Intensity(restarts=1, window=60), backoff=Backoff(first=0.001))
 
 
@@ -105,14 +111,14 @@ async def until(check: Callable[[], bool], what: str) -> None:
     async def found() -> str:
         return what if check() else f"not yet: {what}"
 
-    await eventually(found, lambda text: text == what)
+    await eventually(found, lambda text: text == what, within=PATIENCE)
 
 
 def spawn(transport: RayTransport, *args: Any, **options: Any) -> RemoteRef:
     return transport.spawn(Adder, *args, options={"num_cpus": 0.1}, **options)
 
 
-async def ask(ref: RemoteRef, message: Any, timeout: float = 60.0) -> Any:
+async def ask(ref: RemoteRef, message: Any, timeout: float = PATIENCE) -> Any:
     return await ref.ask(message, block=False, timeout=timeout)
 
 
@@ -128,7 +134,8 @@ async def test_ask_tell_and_supervision_in_the_worker(transport: RayTransport) -
         await ask(ref, "odd")
     assert await ask(ref, Add(0)) == 13, "a failed ask keeps the state"
     ref.tell(Fail(ValueError("restart")))
-    await eventually(lambda: ask(ref, Add(0)), lambda sum_: sum_ == 10)  # Ray may exchange a tell and an ask
+    # Ray may exchange a tell and an ask.
+    await eventually(lambda: ask(ref, Add(0)), lambda sum_: sum_ == 10, within=PATIENCE)
     assert await ask(ref, "pid") == pid, "a new instance in the same worker"
     with pytest.raises(Timeout):
         await ask(ref, "for ever", timeout=0.2)
@@ -152,7 +159,7 @@ async def test_a_death_of_the_worker_is_rays_to_restart(transport: RayTransport)
         except Exception:
             return pid
 
-    assert await eventually(again, lambda found: found != pid) != pid
+    assert await eventually(again, lambda found: found != pid, within=PATIENCE) != pid
     assert ended == [], "a restart is no stop"
     assert await ask(ref, Add(0)) == 1
     ref.tell("exit")  # one more than max_restarts, which is the intensity's
@@ -193,7 +200,7 @@ async def test_bounds_and_bad_payloads(transport: RayTransport) -> None:
         await ask(ref, {"lock": __import__("threading").Lock()})
     with pytest.raises(BadPayload, match="Adder with its arguments cannot be pickled"):
         spawn(transport, __import__("threading").Lock())
-    waiting = [ref.ask("for ever", block=False, timeout=60) for _ in range(50)]
+    waiting = [ref.ask("for ever", block=False, timeout=3 * PATIENCE) for _ in range(50)]
     with pytest.raises(MailboxFull, match="50 messages to Ray are not confirmed"):
         ref.tell(Add(1))
     await until(lambda: sum(each.done() for each in waiting) >= 47, "the mailbox takes three at most")

@@ -31,7 +31,7 @@ def spark() -> Iterator[Any]:
     session = open_session(
         "tests",
         "local[2]",
-        delta="",
+        delta="",  # as readers of the table, and to read tables of other programs
         settings=[
             "spark.driver.memory=1g",
             "spark.sql.shuffle.partitions=2",

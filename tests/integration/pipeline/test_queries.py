@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pixy.pipeline.archive.compact import Compactor
+from pixy.pipeline.archive.optimize import Optimizer
 from tests.integration.pipeline.support import FAST_START, World
 from tests.support import ROOT
 
@@ -31,14 +31,14 @@ def example(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def lake(world: World, name: str) -> Path:
-    """A lake of 30 records in two partitions, with files that its log does not list."""
+    """A lake of 30 records in two partitions, with files that its table does not list."""
     world.kafka.create_topic(name, 2)
     world.produce(name, 20, 2)
     world.archive(name)
     world.produce(name, 10, 2)
     world.archive(name)
-    # Replaced files stay on disk after a compaction.
-    Compactor(world.spark, world.lake(), keep=3600).run("2099-01-01")
+    # Replaced files stay on disk.
+    Optimizer(world.spark, world.lake()).run("2099-01-01")
     folder = world.folder / "lake"
     live = next(iter(world.lake().state().files))
     # A killed job leaves an unpublished file.
@@ -48,7 +48,7 @@ def lake(world: World, name: str) -> Path:
 
 
 @pytest.mark.timeout(600)
-def test_the_queries_read_only_the_files_in_the_log(lake: Path, name: str) -> None:
+def test_the_queries_read_only_the_files_in_the_table(lake: Path, name: str) -> None:
     done = example("pipeline_query_pyarrow.py", str(lake), name)
     assert done.returncode == 0, done.stderr
     assert f"{name}: 30 records, " in done.stdout

@@ -87,14 +87,7 @@ def start_member(
     if protocol == "classic":
         properties |= {"session.timeout.ms": SESSION_MS, "heartbeat.interval.ms": HEARTBEAT_MS}
     command = [
-        "java",
-        "-Xmx128m",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
-        f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}",
-        "-cp",
-        f"{libs(4)}/*",
-        "org.apache.kafka.tools.consumer.ConsoleConsumer",
+        *java_command("org.apache.kafka.tools.consumer.ConsoleConsumer"),
         "--bootstrap-server",
         bootstrap,
         "--group",
@@ -105,6 +98,20 @@ def start_member(
     for key, value in properties.items():
         command += ["--consumer-property", f"{key}={value}"]
     return Member(command, log)
+
+
+def java_command(main: str) -> list[str]:
+    """Return the command that runs a class of Kafka's tools, without its arguments."""
+    return [
+        "java",
+        "-Xmx128m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}",
+        "-cp",
+        f"{libs(4)}/*",
+        main,
+    ]
 
 
 @contextlib.contextmanager

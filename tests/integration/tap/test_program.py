@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -123,6 +124,9 @@ def test_every_view_shows_a_producer_and_a_consumer(kafka: Cluster, name: str, s
     offset = group["offsets"][0]
     assert offset["end"] == 50 and offset["lag"] == 50 - offset["committed"] and group["lag"] == offset["lag"]
     assert [each["group"] for each in tap.get("groups")["groups"]] == [name]
+    times = {each["api"]: each for each in tap.get("latency")["apis"]}
+    for api in ("Produce", "Fetch", "OffsetCommit"):
+        assert times[api]["count"] == times[api]["tap"]["count"] > 0 and times[api]["tap"]["mean"] > 0
     assert tap.get(f"timeline?group={name}")[0]["trigger"] == "new member"
     topic = next(each for each in tap.get("topics") if each["topic"] == name)
     assert [each["client_id"] for each in topic["readers"] + topic["writers"]] == ["reader", "writer"]
@@ -283,16 +287,36 @@ def test_the_help_names_every_limit() -> None:
         assert f"--max-{name.replace('_', '-')}" in done.stdout
 
 
-def test_the_tap_ends_quietly_when_the_reader_of_its_output_ends(start: Any) -> None:
-    tap = start("--broker", f"127.0.0.1:{free_port()}", "--listen", "127.0.0.1:0", "--output", "json")
-    import socket
-
-    tap.process.stdout.close()
-    host, port = tap.address.rsplit(":", 1)
-    with socket.create_connection((host, int(port))) as client:
-        client.recv(1)
-    assert tap.process.wait(20) == 0
-    assert "Traceback" not in tap.process.stderr.read()
+def test_the_tap_goes_on_when_nobody_reads_its_output_any_more(start: Any) -> None:
+    """As in ``kafka-pixy tap --output json | head -2``: the clients' connections do not depend on the reader."""
+    with socket.create_server(("127.0.0.1", 0)) as broker:
+        tap = start(
+            "--broker",
+            f"127.0.0.1:{broker.getsockname()[1]}",
+            "--listen",
+            "127.0.0.1:0",
+            "--output",
+            "json",
+            "--interval",
+            "0.1",
+        )
+        host, port = tap.address.rsplit(":", 1)
+        with socket.create_connection((host, int(port))) as client:
+            behind, _ = broker.accept()
+            assert json.loads(tap.process.stdout.readline())["event"] == "connection.opened"
+            tap.process.stdout.close()
+            told = tap.process.stderr.readline()
+            while "note:" in told:
+                told = tap.process.stderr.readline()
+            assert "nobody reads it any more; the tap goes on" in told
+            for end, other in ((client, behind), (behind, client)):
+                end.sendall(b"still forwarded")
+                other.settimeout(20)
+                assert other.recv(100) == b"still forwarded"
+            behind.close()
+        tap.process.send_signal(signal.SIGTERM)
+        assert tap.process.wait(20) == 0
+        assert "Traceback" not in tap.process.stderr.read()
     tap.process.stdout = None
 
 
@@ -329,3 +353,37 @@ def test_the_table_on_a_terminal() -> None:
         process.kill()
         process.wait()
         os.close(parent)
+
+
+def test_a_dump_of_the_program_and_one_that_cannot_be_written(
+    kafka: Cluster, name: str, start: Any, tmp_path: Any
+) -> None:
+    kafka.create_topic(name)
+    path = tmp_path / "dump.json"
+    options = ("--broker", kafka.bootstrap()[0], "--listen", "127.0.0.1:0", "--rewrite", "--output", "none")
+    for file in (str(path), "/dev/full"):
+        tap = start(*options, "--dump", file, "--filter", f"topic={name},api=Produce")
+        producer = Producer({"bootstrap.servers": tap.address, "client.id": "writer"})
+        for value in (b"one", b"two"):
+            producer.produce(name, value)
+            assert producer.flush(30) == 0, "the tap goes on"
+        code, out, err = tap.stop()
+        assert code == 0 and not out
+        told = "the dump has ended: no space left on device; the tap goes on without it"
+        assert (told in err) == (file == "/dev/full"), err
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [each["event"] for each in lines] == ["request", "response"] * 2
+    assert all(each["topics"] == [name] and each["client_id"] == "writer" for each in lines)
+
+
+def test_a_dump_to_standard_output_is_all_that_is_there(kafka: Cluster, name: str, start: Any) -> None:
+    kafka.create_topic(name)
+    tap = start(
+        *("--broker", kafka.bootstrap()[0], "--listen", "127.0.0.1:0", "--rewrite"),
+        *("--dump", "-", "--filter", "api=Metadata"),
+    )
+    producer = Producer({"bootstrap.servers": tap.address})
+    assert name in producer.list_topics(name, 20).topics
+    code, out, _ = tap.stop()
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert code == 0 and {each["api"] for each in lines} == {"Metadata"}

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import traceback
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -326,3 +329,45 @@ async def test_who_leaves_while_a_thread_settles_the_future_does_not_stop_it(lef
     assert await asyncio.to_thread(future.try_set, 1)
     await asyncio.sleep(0)
     assert future.value() == 1 and called == ([future] if left != "_callbacks" else [])
+
+
+class Request:
+    """What the frame of an awaiter refers to."""
+
+
+def frames(error: BaseException) -> int:
+    """The length of an error's traceback."""
+    return sum(1 for _ in traceback.walk_tb(error.__traceback__))
+
+
+@pytest.mark.parametrize("derive", [lambda future: future, lambda future: future.map(str)])
+async def test_an_error_that_is_awaited_again_and_again_does_not_grow(
+    derive: Callable[[Future[Any]], Future[Any]],
+) -> None:
+    lengths: list[int] = []
+    requests: list[weakref.ref[Any]] = []
+
+    async def request(future: Future[Any]) -> None:
+        local = Request()
+        requests.append(weakref.ref(local))
+        await future
+
+    async with ActorSystem() as system:
+        future = derive(system.spawn(Sleeper).ask(ValueError("a bug"), block=False))
+        for _ in range(3):
+            with pytest.raises(ValueError, match="a bug") as caught:
+                await request(future)
+            lengths.append(frames(caught.value))
+        for _ in range(3):
+            with pytest.raises(ValueError, match="a bug") as caught:
+                future.result()
+            lengths.append(frames(caught.value))
+        for _ in range(3):
+            with pytest.raises(ValueError, match="a bug") as caught:
+                await asyncio.to_thread(future.get)
+        del caught
+        with pytest.raises(ValueError, match="a bug"):
+            future.result()  # its frames take the place of the awaiters'
+        gc.collect()
+    assert lengths[1] == lengths[2] <= lengths[0] and lengths[3] == lengths[5], lengths
+    assert [each() for each in requests] == [None] * 3

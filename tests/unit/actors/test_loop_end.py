@@ -230,6 +230,55 @@ def test_after_a_fork_the_child_has_actors_of_its_own() -> None:
     assert done.returncode == 0, done.stderr
 
 
+FORK_ON_THE_LOOP = """
+import asyncio, os
+from actors import Actor, ActorDeadError, ActorSystem
+
+class Echo(Actor):
+    def on_receive(self, message):
+        return message
+
+async def main():
+    async with ActorSystem() as system:
+        ref = await system.spawn(Echo)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                assert not ref.is_alive()
+                try:
+                    ref.tell(1)
+                except ActorDeadError:
+                    code = 0
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert await ref.ask(1, block=False) == 1
+
+asyncio.run(main())
+
+loop = asyncio.new_event_loop()
+async def start():
+    return ActorSystem().spawn(Echo)
+async def ask():
+    return await ref.ask(2, block=False)
+ref = loop.run_until_complete(start())
+child = os.fork()
+if child == 0:
+    os._exit(0 if ref.is_alive() else 1)
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "a loop that does not run may begin to"
+assert loop.run_until_complete(ask()) == 2
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_after_a_fork_on_the_loops_own_thread_its_actors_are_dead_in_the_child() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORK_ON_THE_LOOP], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 ABANDONED = """
 import asyncio
 from actors import Actor, ActorSystem

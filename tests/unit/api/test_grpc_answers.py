@@ -15,6 +15,8 @@ from pixy.api.edge.pace import Pace
 from pixy.api.grpc.call import GrpcCall
 from pixy.api.grpc.server import _REFUSABLE, _bind
 from pixy.api.handlers import Handlers
+from pixy.config import App
+from pixy.engine.message_spans import MessageSpans
 from pixy.proto import kafkapixy_pb2 as pb
 
 LIMIT, LONG = 64 * 1024, 10_000
@@ -128,5 +130,5 @@ def test_a_message_whose_answer_was_refused_is_given_back(code: Any, told: list[
 
 
 def test_each_method_that_may_be_refused_exists() -> None:
-    engine: Any = SimpleNamespace(config=SimpleNamespace(rest=None))
+    engine: Any = SimpleNamespace(config=App(), spans=MessageSpans())
     assert set(Handlers(engine).methods()) >= _REFUSABLE

@@ -14,6 +14,7 @@ from actors import ActorSystem
 from pixy.api.edge.edge import Edge
 from pixy.api.grpc.server import GrpcServer
 from pixy.config import App, Proxy
+from pixy.engine.message_spans import MessageSpans
 from pixy.engine.service import Bind
 
 
@@ -27,7 +28,9 @@ def of_every_size():
 
 async def main():
     system = ActorSystem()
-    engine = SimpleNamespace(guard=None, config=App(proxies={"default": Proxy()}), diagnostics=SimpleNamespace(traced=False))
+    engine = SimpleNamespace(
+        guard=None, config=App(proxies={"default": Proxy()}), diagnostics=SimpleNamespace(traced=False), spans=MessageSpans()
+    )
     server = await system.spawn(GrpcServer, engine, "127.0.0.1:0", Edge(engine.config))
     await server.ask(Bind(), block=False)
     await asyncio.sleep(0.05)

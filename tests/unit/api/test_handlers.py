@@ -10,6 +10,8 @@ from pixy.api.grpc.server import status_of as grpc_status
 from pixy.api.handlers import Handlers
 from pixy.api.not_found import NotFound
 from pixy.api.rest.responses import BodyTooLarge, status_of as http_status
+from pixy.config import App
+from pixy.engine.message_spans import MessageSpans
 from pixy.proto import kafkapixy_pb2 as pb
 
 CODE = grpc.StatusCode
@@ -59,6 +61,8 @@ class Cluster:
 
 class Engine:
     guard = None
+    config = App()
+    spans = MessageSpans()
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

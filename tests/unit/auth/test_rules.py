@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from pixy.auth.patterns import AnyOf, compile_pattern
+from pixy.auth.patterns import EVERYTHING, AnyOf, compile_pattern
 from pixy.auth.principal import ANONYMOUS, Principal
 from pixy.auth.rules import Access, Rules
 from pixy.cli.rules import run
@@ -227,3 +227,11 @@ def test_a_thousand_names_are_decided_in_a_moment() -> None:
 )
 def test_several_patterns_match_what_one_of_them_matches(patterns: list[str], name: str) -> None:
     assert AnyOf(patterns)(name) is any(compile_pattern(each)(name) for each in patterns)
+
+
+def test_an_expression_gives_no_right_to_all_names_at_once() -> None:
+    """The admin listener asks for all of them; ``re:[^s].*`` hides some, and matched the ``*`` that stands for all."""
+    every = Access("console", "c", EVERYTHING, EVERYTHING)
+    for pattern in ("re:[^s].*", "re:.*", "o*", "o"):
+        assert not Rules([rule(verbs="console", topics=pattern, groups=pattern)], {}).allows(APP, every)
+    assert Rules([rule(verbs="console", topics="*", groups="*")], {}).allows(APP, every)

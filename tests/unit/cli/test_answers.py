@@ -267,6 +267,14 @@ def test_a_wrong_command_line_has_no_count(monkeypatch: pytest.MonkeyPatch) -> N
     )  # fmt: skip
 
 
+def test_a_single_message_has_nothing_to_go_on_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused = CallError(grpc.StatusCode.RESOURCE_EXHAUSTED, "Received message larger than max (9 vs. 5)")
+    for args in (("-m", "x"), ("-k", "k", "--tombstone")):
+        shell = Shell(monkeypatch, {"Produce": refused, "ProduceMany": refused})
+        code, _, err = shell.run("produce", "orders", *args)
+        assert code == 1 and "--skip" not in err and "0 messages written to orders" in err, err
+
+
 def test_a_refused_connection_has_written_nothing() -> None:
     """No daemon: the real connection, to a port on which nobody listens."""
     done = run_in_process(lambda: main(["produce", "orders", "-m", "x", "--server", "127.0.0.1:1"]))

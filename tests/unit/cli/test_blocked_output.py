@@ -6,6 +6,7 @@ import contextlib
 import io
 import os
 import signal
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -222,29 +223,27 @@ def test_what_a_loop_says_is_a_line(capsys: pytest.CaptureFixture[str]) -> None:
 # -- the caller's alarm -----------------------------------------------------------------------------
 
 
-def exit_code_of(program: Callable[[], None]) -> int:
-    """Run a program in a child; return its exit code, or minus the signal that has ended it."""
-    child = os.fork()
-    if not child:
-        with contextlib.suppress(BaseException):
-            program()
-            os._exit(7)
-        os._exit(1)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+def exit_code_of(program: str) -> int:
+    """Run a program in a process of its own; return its exit code, or minus the signal that has ended it.
+
+    Not in a fork of this process: gRPC starts threads in those, and one of them may take the signal.
+    """
+    watching = "import signal\nfrom pixy.cli.shell import interrupts\nremembered = interrupts.remembered()\nremembered.__enter__()\n"
+    return subprocess.run([sys.executable, "-c", watching + program], timeout=60, check=False).returncode
 
 
-@pytest.mark.parametrize("printed", [False, True])
-def test_an_alarm_of_the_caller_ends_a_command(printed: bool) -> None:
+PRINTED = """
+with interrupts.printing():
+    signal.raise_signal(signal.SIGINT)
+interrupts.handled()
+"""
+ALARMED = "signal.raise_signal(signal.SIGALRM)\nraise SystemExit(7)\n"
+
+
+@pytest.mark.parametrize("before", ["", PRINTED], ids=["silent", "printed"])
+def test_an_alarm_of_the_caller_ends_a_command(before: str) -> None:
     """``timeout -s ALRM 2 kafka-pixy consume foo --follow`` went on for ever."""
-
-    def command() -> None:
-        if printed:
-            with interrupts.printing():
-                signal.raise_signal(signal.SIGINT)
-            interrupts.handled()
-        signal.raise_signal(signal.SIGALRM)
-
-    assert exit_code_of(command) == -signal.SIGALRM
+    assert exit_code_of(before + ALARMED) == -signal.SIGALRM
 
 
 def test_the_caller_s_alarm_is_put_back() -> None:
@@ -261,15 +260,17 @@ def test_the_caller_s_alarm_is_put_back() -> None:
     signal.setitimer(signal.ITIMER_REAL, 0)
 
 
-def test_an_alarm_that_rings_while_it_is_put_off_is_not_the_caller_s(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(interrupts, "PATIENCE", 0.001)
+LATE = """
+interrupts.PATIENCE = 0.001
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+interrupts._alarm.set()
+while signal.SIGALRM not in signal.sigpending():
+    pass
+interrupts._alarm.cancel()
+signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
+raise SystemExit(7)
+"""
 
-    def command() -> None:
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
-        interrupts._alarm.set()
-        while signal.SIGALRM not in signal.sigpending():
-            pass
-        interrupts._alarm.cancel()
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGALRM])
 
-    assert exit_code_of(command) == 7
+def test_an_alarm_that_rings_while_it_is_put_off_is_not_the_caller_s() -> None:
+    assert exit_code_of(LATE) == 7

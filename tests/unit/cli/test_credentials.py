@@ -237,6 +237,23 @@ def test_a_daemon_without_tls_is_told_from_none(daemons: tuple[str, str]) -> Non
     assert running and finding.todo.startswith("leave out --tls")
 
 
+def test_a_daemon_that_wants_a_client_certificate_is_told_from_none(tmp_path: Path) -> None:
+    ca = trustme.CA()
+    ca.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    issued = ca.issue_cert("localhost")
+    pair = issued.private_key_pem.bytes(), issued.cert_chain_pems[0].bytes()
+    server = grpc.server(futures.ThreadPoolExecutor(1))
+    credentials = grpc.ssl_server_credentials([pair], ca.cert_pem.bytes(), require_client_auth=True)
+    address = f"localhost:{server.add_secure_port('127.0.0.1:0', credentials)}"
+    server.start()
+    wanted = "if it wants client certificates, give --cert and --cert-key; else start one"
+    try:
+        assert wanted in refusal(Settings(address, ca=str(tmp_path / "ca.pem")))
+    finally:
+        server.stop(None).wait()
+    assert "--cert" not in refusal(Settings(NOBODY, ca=str(tmp_path / "ca.pem")))
+
+
 def test_texts_of_grpc_are_words() -> None:
     class Failed:
         def __init__(self, status: grpc.StatusCode, details: str) -> None:

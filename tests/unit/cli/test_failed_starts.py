@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import socket
 import sys
@@ -20,7 +21,7 @@ from pixy.kafka import sandbox
 from pixy.kafka.errors import OUT_OF_BROKERS
 from tests.in_process import Finished, run_in_process
 
-SANDBOXES = serve._sandboxes
+SANDBOXES = serve.make_sandboxes
 
 
 @pytest.fixture(autouse=True)
@@ -33,8 +34,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return 0
 
     monkeypatch.setattr(serve, "_logged", opens)
-    monkeypatch.setattr(serve, "_sandboxes", lambda *_: [])
-    monkeypatch.setattr(serve, "_tune_collector", lambda: None)
+    monkeypatch.setattr(serve, "make_sandboxes", lambda *_: [])
+    monkeypatch.setattr(serve, "tune_process", lambda: None)
     monkeypatch.setattr(serve.sys, "setswitchinterval", lambda _: None)
     return seen
 
@@ -107,7 +108,7 @@ def test_a_loop_that_cannot_be_made_costs_no_warning(monkeypatch: pytest.MonkeyP
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         with pytest.raises(OSError, match="Too many"):
-            serve._run_loop(serves)
+            serve.run_loop(serves)
         gc.collect()
     assert [str(each.message) for each in seen] == []
 
@@ -175,6 +176,30 @@ def test_commands_name_no_error_numbers_either(args: list[str], text: str, tmp_p
     done = run_in_process(lambda: main([each.replace("FOLDER", str(tmp_path)) for each in args]))
     assert (done.returncode, done.stdout) == (1, b"")
     assert done.stderr.decode() == f"kafka-pixy {text.replace('FOLDER', str(tmp_path))}\n"
+
+
+def test_each_problem_of_a_configuration_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("tcp_adr: x\nfoo: 1\n")
+    done = run_in_process(lambda: main(["config", "check", "--config", str(tmp_path / "c.yaml")]))
+    assert done.returncode == 1
+    assert done.stderr.decode() == (
+        "kafka-pixy config: line 1: unknown key tcp_adr (did you mean tcp_addr?)\n"
+        "kafka-pixy config: line 2: unknown key foo\n"
+    )
+
+
+def test_a_full_disk_is_named_with_the_page_that_was_not_written(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A write's error names no file."""
+
+    def full(*_args: object, **_options: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    done = run_in_process(lambda: main(["man", str(tmp_path / "man1")]))
+    assert done.returncode == 1
+    assert done.stderr.decode() == f"kafka-pixy man: {tmp_path}/man1/kafka-pixy.1: no space left on device\n"
 
 
 @pytest.mark.parametrize(
@@ -249,7 +274,7 @@ def test_a_sandbox_that_does_not_answer_is_one_line(
         def list_topics(self, **_: object) -> None:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
 
-    monkeypatch.setattr(serve, "_sandboxes", SANDBOXES)
+    monkeypatch.setattr(serve, "make_sandboxes", SANDBOXES)
     monkeypatch.setattr(sandbox, "Producer", Silent)
     done = start(*args)
     shown = done.stderr.decode()

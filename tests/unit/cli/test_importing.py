@@ -13,6 +13,7 @@ PROGRAM = """
 import os, signal, sys
 
 library = sys.argv.pop(1)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell lets what runs in the background ignore it
 
 class Library:
     # Somebody types Ctrl-C while it is imported, and it swallows what happens, as some do with optional parts.
@@ -33,12 +34,13 @@ sys.exit(main())
 
 
 def python(program: str, *arguments: str) -> tuple[int, str, str]:
+    """Run a program; return its exit code and what it has written. The bound is for one that never ends."""
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=100,
         check=False,
     )
     return done.returncode, done.stdout, done.stderr
@@ -68,6 +70,7 @@ def test_ctrl_c_while_python_ends_is_silent() -> None:
     """Python waits for threads then, and would say where it was."""
     program = """
 import os, signal, sys, threading, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
 from pixy.cli.main import main
 
 def at_the_end():

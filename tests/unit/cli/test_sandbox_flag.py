@@ -46,10 +46,10 @@ def test_every_cluster_is_the_sandbox_without_tls_and_users(tmp_path: Path) -> N
 def test_each_cluster_gets_a_sandbox_of_its_own(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(REAL)
     _, app = parse(["--sandbox", f"--config={tmp_path}/c.yaml"])
-    running = serve._sandboxes(app, wanted=True)
+    running = serve.make_sandboxes(app, wanted=True)
     main_, other = (each.kafka.seed_peers for each in app.proxies.values())
     assert main_ != other and all(each.startswith("127.0.0.1:") for each in main_ + other)
-    assert len(running) == 2 and serve._sandboxes(app, wanted=False) == []
+    assert len(running) == 2 and serve.make_sandboxes(app, wanted=False) == []
 
 
 def test_brokers_cannot_be_named_with_it() -> None:
@@ -63,9 +63,9 @@ COMMANDS = {
     "": "curl 'http://127.0.0.1:19092/topics/foo/messages?group=bar'",
     "everywhere": "curl 'http://localhost:80/topics/",
     "six": "curl 'http://[::1]:80/topics/",
-    "tls": "curl 'https://127.0.0.1:19092/topics/",
+    "tls": "curl --cacert CA.pem 'https://127.0.0.1:19092/topics/",
     "unix": "curl --unix-socket /s 'http://localhost/topics/",
-    "grpc": "kafka-pixy produce foo -m 'Good news everyone!' --server localhost:19091 --tls\n",
+    "grpc": "kafka-pixy produce foo -m 'Good news everyone!' --ca CA.pem --server localhost:19091\n",
     "v1": "only the API of the v1 and v2 REST proxies is on",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -22,6 +23,7 @@ from pixy.cli.shell.man_pages import pages
 from pixy.cli.shell.times import clock_ahead
 from pixy.errors import GroupActive
 from tests.in_process import Finished, run_in_process
+from tests.support import ROOT as REPOSITORY
 
 
 def run(*args: str) -> Finished:
@@ -79,6 +81,7 @@ def test_no_help_is_wider_than_80_columns(monkeypatch: pytest.MonkeyPatch) -> No
         "wire decode",
         "wire encode",
         "wire list",
+        "wire topic",
     ],
 )
 def test_the_programs_beside_it_have_both_too(args: str) -> None:
@@ -145,7 +148,7 @@ def test_completion_scripts_are_printed_and_parse(name: str) -> None:
     ("words", "wanted"),
     [
         ("kafka-pixy ", {*COMMANDS, *PROGRAMS}),
-        ("kafka-pixy top", {"topic", "topics"}),
+        ("kafka-pixy top", {"top", "topic", "topics"}),
         ("kafka-pixy group re", {"reset"}),
         ("kafka-pixy consume foo --until", {"--until-end"}),
         ("kafka-pixy consume foo --ack ", {"explicit", "auto", "none"}),
@@ -167,6 +170,50 @@ def test_words_are_completed(words: str, wanted: set[str], monkeypatch: pytest.M
     done = run()
     assert {line.partition(",")[2] for line in done.stdout.decode().splitlines() if line} == wanted
     assert done.stderr == b""
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        ("kafka-pixy --config ", "file"),
+        ("kafka-pixy --caCertFile x", "file"),
+        ("kafka-pixy config check --config ", "file"),
+        ("kafka-pixy tap --dump ", "file"),
+        ("kafka-pixy top --ca ", "file"),
+        ("kafka-pixy pipeline verify --lake ", "dir"),
+        ("kafka-pixy consume foo --ca ", "file"),
+        ("kafka-pixy produce foo --file ", "file"),
+    ],
+)
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_names_of_files_are_left_to_the_shell(
+    shell: str, words: str, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(COMPLETE, f"{shell}_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    last = len(words.split()) - (not words.endswith(" "))
+    monkeypatch.setenv("COMP_CWORD", words.rpartition(" ")[2] if shell == "fish" else str(last))
+    done = run()
+    assert re.split(r"[,\n]", done.stdout.decode())[0] == kind and done.stderr == b"", done
+
+
+@pytest.mark.parametrize(
+    ("words", "texts"),
+    [
+        ("kafka-pixy t", ["a proxy that shows groups, members and partitions", COMMANDS["topic"]]),
+        ("kafka-pixy topic ", ["Show a topic's partitions and its own settings."]),
+        ("kafka-pixy wire ", []),
+    ],
+)
+def test_descriptions_are_those_of_the_help(
+    words: str, texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(COMPLETE, "zsh_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - (not words.endswith(" "))))
+    lines = run().stdout.decode().splitlines()
+    assert len(lines) > 3 and not [line for line in lines if line.endswith("...")]
+    assert set(texts) <= set(lines)
 
 
 def test_names_are_asked_of_the_profile_s_daemon(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,6 +255,11 @@ def test_every_command_has_a_man_page_that_groff_takes() -> None:
         ".SH EXAMPLES" in found["kafka-pixy-keys-new"] and ".SH EXIT STATUS" in found["kafka-pixy-wire-batch"]
     )
     assert ".SH EXAMPLES" in found["kafka-pixy-consume"] and ".SH EXIT STATUS" in found["kafka-pixy-consume"]
+    for name, page in found.items():
+        codes = [
+            int(each) for each in re.findall(r"^\.TP\n(\d+)$", page.partition(".SH EXIT STATUS")[2], re.M)
+        ]
+        assert codes == sorted(codes), name
     if shutil.which("groff"):
         text = "".join(found.values())
         done = subprocess.run(
@@ -262,6 +314,18 @@ def test_a_home_that_holds_no_profiles_is_none(tmp_path: Path, monkeypatch: pyte
         profiles.load("x")
 
 
+def test_profiles_that_are_no_yaml_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had several, with text of the file."""
+    file = tmp_path / "profiles.yaml"
+    monkeypatch.setenv("KAFKA_PIXY_PROFILES", str(file))
+    file.write_text("default:\n  server: [a\n")
+    done = run("topics")
+    assert (done.returncode, done.stderr.decode()) == (
+        2,
+        f"kafka-pixy topics: {file}: not YAML: line 2: expected ',' or ']', but got the end of the file\n",
+    )
+
+
 def test_values_outside_of_a_profile_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They were ignored, and the command went to the default daemon."""
     file = tmp_path / "profiles.yaml"
@@ -274,6 +338,22 @@ def test_values_outside_of_a_profile_are_refused(tmp_path: Path, monkeypatch: py
             profiles.load(name)
     file.write_text("server: {server: 'of-that-name:1'}\ndefault:\n")
     assert profiles.load("server") == {"server": "of-that-name:1"} and profiles.load("default") == {}
+
+
+def test_the_page_names_every_command() -> None:
+    """docs/shell.md: in its first table the shell's commands, such as `topic list`, `create`; below it the programs."""
+    page, _, _ = (REPOSITORY / "docs/shell.md").read_text().partition("\n## ")
+    named = set()
+    for row in re.findall(r"^\| (`.+?) \|", page, re.MULTILINE):
+        first, *more = [tuple(words.split()) for words in re.findall(r"`([^`]+)`", row)]
+        named |= {first[:1], first[:2]} | {each[:1] for each in more} | {(first[0], each[0]) for each in more}
+    paths = {
+        tuple(ctx.command_path.split()[1:])
+        for ctx in every(click.Context(ROOT, info_name="kafka-pixy"))
+        if ctx.parent and ctx.command_path.split()[1] in COMMANDS
+    }
+    assert paths and paths - named == set()
+    assert [name for name in PROGRAMS if f"`{name}`" not in page] == []
 
 
 @pytest.mark.parametrize("args", [("topic", "--help"), ("group", "--help"), ("--help",)])

@@ -227,7 +227,7 @@ class Terminal:
 def shown_on(stdout: Any, stderr: Any, monkeypatch: pytest.MonkeyPatch, *more: str) -> int:
     monkeypatch.setattr(sys, "stdout", stdout)
     monkeypatch.setattr(sys, "stderr", stderr)
-    for name in ("_tune_collector", "allow_open_files"):
+    for name in ("tune_process", "allow_open_files"):
         monkeypatch.setattr(serve, name, lambda: -1)
     monkeypatch.setattr(sys, "setswitchinterval", lambda _seconds: None)
     return serve.run(["--kafkaPeers=127.0.0.1:1", "--pidFile=/none/pid", *more])

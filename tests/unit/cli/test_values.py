@@ -114,6 +114,17 @@ def test_no_program_takes_the_last_of_two_values(args: list[str], text: str) -> 
     [
         (["--tcpAdr", "a"], "unrecognized arguments: --tcpAdr a, did you mean '--tcpAddr'?"),
         (["--nothing-like-it"], "unrecognized arguments: --nothing-like-it (see"),
+        (
+            ["--server", "a:1", "status"],
+            "--server belongs after the command: kafka-pixy status --server ... (see",
+        ),
+        (
+            ["--profile=x", "topic", "list"],
+            "--profile belongs after the command: kafka-pixy topic --profile ...",
+        ),
+        (["--tls", "-p", "0", "consume"], "-p belongs after the command: kafka-pixy consume -p ..."),
+        (["--tls", "status"], "'status' is a command, which stands first: kafka-pixy status ... (see"),
+        (["--config", "status", "--tcpAdr"], "unrecognized arguments: --tcpAdr, did you mean '--tcpAddr'?"),
         (["tap", "--brokr=a:1"], "unrecognized arguments: --brokr=a:1, did you mean '--broker'?"),
         (["tap", "--output", "jsno"], "'json', 'none'), did you mean 'json'?"),
         (["keys", "lst"], "'list'), did you mean 'list'?"),
@@ -216,8 +227,8 @@ def test_an_empty_hash_removes_no_key(tmp_path: Path) -> None:
 
 
 PIPELINE = [
-    (["compact", "--lake", "l", "--before", "2025-99-99"], "'2025-99-99' is not a day such as 2025-12-31"),
-    (["compact", "--lake", "l", "--before", "20251231"], "'20251231' is not a day such as 2025-12-31"),
+    (["optimize", "--lake", "l", "--before", "2025-99-99"], "'2025-99-99' is not a day such as 2025-12-31"),
+    (["optimize", "--lake", "l", "--before", "20251231"], "'20251231' is not a day such as 2025-12-31"),
     (["archive", "--metrics-port", "99999"], "'99999' is not a port from 1 to 65535"),
     (["archive", "--max-rate", HUGE], f"'{HUGE}' is not a number above 0"),
     (["archive", "--from", HUGE], f"'{HUGE}' is neither ISO 8601 nor milliseconds"),

@@ -386,6 +386,27 @@ def test_a_text_that_ends_too_early_says_so() -> None:
     assert problem("foo: [").endswith("expected the node content, but found the end of the file")
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("proxies: [1", "line 1: expected ',' or ']', but got the end of the file"),
+        ("proxies: {\na: 1\n\n", "line 3: expected ',' or '}', but got the end of the file"),
+        ("%foo\n", "line 1: expected '<document start>', but found the end of the file"),
+        ("a: [1\nb: c", "line 2: expected ',' or ']', but got ':'"),
+        ("a: &", "line 1: expected alphabetic or numeric character, but found the end of the file"),
+        ("a: &\n", "line 1: expected alphabetic or numeric character, but found the end of the line"),
+        ("%YAML 1'2", "line 1: expected a digit or '.', but found \"'\""),
+        ("a:\n\tb: 1", "line 2: found character '\\t' that cannot start any token"),
+        ("a: &hunter2 1\nb: &hunter2 2", "line 2: an anchor that stands twice"),
+        ("a: 1\n---\nb: 2", "line 2: found a second document"),
+        ("a: 1\nb: \x07", "line 2: special characters are not allowed"),
+    ],
+)
+def test_an_error_of_yaml_says_what_was_expected_and_where(text: str, words: str) -> None:
+    """Its own tokens were taken for quotations from the file, and left out; a file of one line had a second one."""
+    assert problem(text) == f"failed to parse config: yaml: {words}"
+
+
 def test_durations_that_are_hardly_meant_are_noted() -> None:
     def notes(text: str) -> list[str]:
         return notes_of(validate(load_text(f"proxies: {{eu: {{}}}}\n{text}")))

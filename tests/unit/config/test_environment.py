@@ -87,7 +87,7 @@ def other(kind: Any, default: Any) -> tuple[str, Any]:
         return "1h1s", 3601.0
     if isinstance(default, int | float):
         return "7", 7
-    choices = {"version": "0.9.0.0", "compression": "gzip", "required_acks": "no_response"}
+    choices = {"version": "0.9.0.0", "compression": "gzip", "required_acks": "no_response", "workers": "auto"}
     text = next(
         (text for name, text in choices.items() if kind.__name__.lower().endswith(name.replace("_", ""))),
         "x1",
@@ -127,7 +127,7 @@ def test_a_variable_overrides_the_file_and_a_flag_the_variable(
 
 def test_every_flag_is_an_origin(tmp_path: Path) -> None:
     values = {
-        "grpcAddr": "127.0.0.1:1", "tcpAddr": "127.0.0.1:2", "unixAddr": "/x", "kafkaPeers": "k:1", "zookeeperPeers": "z:1/c",
+        "grpcAddr": "127.0.0.1:1", "tcpAddr": "127.0.0.1:2", "unixAddr": "/x", "adminAddr": "127.0.0.1:3", "kafkaPeers": "k:1", "zookeeperPeers": "z:1/c",
         "logging": "[]", "caCertFile": "/x", "clientCertFile": "/x", "clientCertKeyFile": "/x", "insecure": "true", "insecureTLS": "true",
     }  # fmt: skip
     origins: Origins = {}
@@ -364,7 +364,7 @@ class TestCommands:
         assert (
             out == "" and "line 1: unknown key tcp_adr (did you mean tcp_addr?)" in err and "line 3:" in err
         )
-        assert len(err.splitlines()) == 3
+        assert len(err.splitlines()) == 2
 
     def test_check_says_that_grpc_cannot_ask_for_certificates_without_requiring_them(
         self, capsys: pytest.CaptureFixture[str]

@@ -20,7 +20,7 @@ def test_by_default_nobody_else_can_reach_the_daemon() -> None:
 @pytest.mark.parametrize(
     "address", ["0.0.0.0:1", ":1", "[::]:1", "10.0.0.1:1", "[2001:db8::1]:1", "broker:1", "127.0.0.1.evil:1"]
 )
-@pytest.mark.parametrize("key", ["grpc_addr", "tcp_addr", "unix_addr", "rest"])
+@pytest.mark.parametrize("key", ["grpc_addr", "tcp_addr", "unix_addr", "admin_addr", "rest"])
 def test_an_address_that_others_can_reach_is_refused(key: str, address: str) -> None:
     text = f'{key}: "{address}"\n' if key != "rest" else f'rest: {{addr: "{address}"}}\n'
     text += "proxies: {default: }\n"

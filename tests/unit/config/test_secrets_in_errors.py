@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from yaml.parser import ParserError
 
 from pixy.config import load_text, validate
+from pixy.config.load import yaml_problem
 from pixy.errors import ConfigError
 
 
@@ -19,6 +21,9 @@ from pixy.errors import ConfigError
         "proxies: {a: {net: {sasl: {password: *hunter2}}}}",
         "proxies: {a: {net: {sasl: {password: !hunter2!x}}}}",
         "proxies: {a: {net: {sasl: {password: &hunter2}}}}: x",
+        "proxies: {a: {net: {sasl: {password: [*hunter2, ']'",
+        "%TAG !hunter2! a\n%TAG !hunter2! b\n---\na: 1",
+        "a: &hunter2 1\nb: &hunter2 2",
         "rest: {node_id: a, peers: {b: 'user:hunter2@host'}}\nproxies: {a: }",
         "rest: {node_id: a, peers: {b: 'ftp://user:hunter2@host'}}\nproxies: {a: }",
         "rest: {advertised_url: 'https:/user:hunter2@host'}\nproxies: {a: }",
@@ -33,6 +38,13 @@ def test_an_error_keeps_secrets_back(text: str) -> None:
     with pytest.raises(ConfigError) as refused:
         validate(load_text(text))
     assert "hunter2" not in str(refused.value) and str(refused.value)
+
+
+@pytest.mark.parametrize("quoted", ["'a hunter2'", '"it\'s hunter2"', "'<hunter2>'", "'hunter2', x'"])
+def test_what_yaml_quotes_is_left_out_whatever_it_holds(quoted: str) -> None:
+    """Its own tokens are kept, and one character."""
+    error = ParserError(problem=f"expected ',' or ']', but got {quoted}")
+    assert yaml_problem(error) == "expected ',' or ']', but got"
 
 
 def test_what_cannot_be_a_secret_is_shown() -> None:

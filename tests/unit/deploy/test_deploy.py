@@ -29,6 +29,21 @@ DEPLOY = ROOT / "deploy"
 CHART = DEPLOY / "helm" / "kafka-pixy"
 
 
+def test_the_page_says_how_each_file_is_checked() -> None:
+    text = (ROOT / "docs" / "deploy.md").read_text()
+    named = {
+        ROOT / each
+        for each in re.findall(r"(?<= )deploy/[\w./-]+", text.partition("## Checking changed files")[2])
+    }
+    assert named == {
+        DEPLOY / "container" / "Containerfile",
+        DEPLOY / "compose" / "compose.yaml",
+        DEPLOY / "systemd" / "kafka-pixy.service",
+        CHART,
+    }
+    assert [each for each in named if not each.exists()] == []
+
+
 class TestContainer:
     """deploy/container/Containerfile."""
 

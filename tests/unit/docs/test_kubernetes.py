@@ -42,7 +42,7 @@ def containers() -> list[tuple[str, dict[str, Any]]]:
 
 def test_the_examples_are_found() -> None:
     assert [file.name for file in FILES] == ["archive.yaml", "executors.yaml"]
-    assert len(containers()) == 4
+    assert len(containers()) == 5
 
 
 @pytest.mark.parametrize(("name", "container"), containers(), ids=[name for name, _ in containers()])
@@ -51,7 +51,7 @@ def test_the_arguments_are_a_command_line(name: str, container: dict[str, Any]) 
     assert program == "pipeline"
     args = pipeline._parser(command).parse_args([command, *arguments])
     assert isinstance(args, argparse.Namespace)
-    assert all("=" in setting for setting in args.conf)
+    assert all("=" in setting for setting in getattr(args, "conf", ()))
 
 
 def test_the_configuration_is_valid(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ import pytest
 from pixy.cli.tap_flags import make_parser
 from pixy.tap.config import Bounds, TapConfig
 from pixy.tap.http_view import PATHS
-from pixy.tap.metrics import _COUNTS
+from pixy.tap.metrics import exposition
 from pixy.tap.observer import Observer
 from tests.in_process import run_source
 from tests.support import ROOT
@@ -79,6 +79,11 @@ def test_the_quick_start() -> None:
         group = json.loads(done.stdout[done.stdout.rindex('{"group"') :])
         assert group["group"] == "bar" and group["state"] == "Stable"
         assert group["members"][0]["partitions"] == {"foo": [0, 1, 2, 3]}
+        with urllib.request.urlopen(f"http://127.0.0.1:{views}/metrics", timeout=10) as answer:
+            metrics = answer.read().decode()
+        assert "\nkafka_tap_undecodable_total 0.0\n" in metrics
+        assert "\nkafka_tap_rewrite_failed_total 0.0\n" in metrics
+        assert "kafka_tap_findings{" not in metrics
     finally:
         for each in reversed(started):
             each.send_signal(signal.SIGTERM)
@@ -119,14 +124,10 @@ def test_it_names_every_flag_bound_path_and_event() -> None:
     }
     for path in (*PATHS, "/metrics", "/healthz"):
         assert f"`{path}`" in PAGE
-    for metric in re.findall(r"kafka_tap_(\w+?)_total", PAGE):
-        assert metric in _COUNTS or metric in {
-            "rebalances",
-            "requests_refused_by_kafka_4",
-            "api_requests",
-            "api_answer_seconds",
-            "forgotten",
-        }, metric
+    text = exposition(Observer(TapConfig((("h", 1),))), 0, 0.0)
+    metrics = set(re.findall(r"^# TYPE (kafka_tap_\w+) ", text, re.MULTILINE))
+    for metric in re.findall(r"`(kafka_tap_\w+)`", PAGE):
+        assert metric in metrics, metric
 
 
 def test_the_example_of_an_event_has_the_fields_of_a_real_one() -> None:

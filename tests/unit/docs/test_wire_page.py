@@ -13,7 +13,9 @@ import pytest
 from tests.in_process import run_file
 from tests.support import ROOT
 
-_SHELL = re.compile(r"^```sh\n(.*?)^```\n(?:\n^```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
+_SHELL = re.compile(
+    r"^```sh\n(?!# Not tested: )(.*?)^```\n(?:\n^```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL
+)
 BLOCKS = [(each[1], each[2]) for each in _SHELL.finditer((ROOT / "docs/wire.md").read_text())]
 
 

@@ -197,3 +197,48 @@ def test_look_ups_under_way_end_with_their_cluster() -> None:
         assert isinstance((await asking).error, ShuttingDown)
 
     simulate(scenario, seed=1)
+
+
+def test_a_topic_whose_absence_loses_a_message_is_sought_three_times_and_not_with_those_that_began_before() -> (
+    None
+):
+    """It may be made while an answer that it is missing is on its way; and after that one broker may not know it yet."""
+
+    async def scenario(sim: Sim) -> None:
+        kafka = Kafka(sim)
+        assert await kafka.lookups.resolve("t", surely=True) == Resolved(None)
+        assert kafka.requests == ["t"] * 3
+        before = asyncio.create_task(kafka.lookups.resolve("t", surely=True))
+        while len(kafka.requests) < 6:
+            await asyncio.sleep(0.01)
+        late = [asyncio.create_task(kafka.lookups.resolve("t", surely=True)) for _ in range(5)]
+        assert await before == Resolved(None)
+        while len(kafka.requests) < 8:
+            await asyncio.sleep(0.01)
+        kafka.answer = TOPIC
+        assert await asyncio.gather(*late) == [Resolved((0,))] * 5
+        assert len(kafka.requests) in (8, 9), "together"
+
+    simulate(scenario, seed=1)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_topic_that_is_made_when_a_look_up_for_it_ends_is_found_by_who_comes_then(seed: int) -> None:
+    """The look-up has ended, and those who wait for it have not heard yet."""
+
+    async def scenario(sim: Sim) -> None:
+        kafka, late = Kafka(sim), list[asyncio.Task[Resolved]]()
+
+        async def metadata(topic: str, timeout: float) -> dict[str, Any]:
+            found = await kafka.metadata(topic, timeout)
+            if len(kafka.requests) == 3:
+                kafka.answer = TOPIC
+                late.append(asyncio.create_task(lookups.resolve("t", surely=True)))
+            return found
+
+        lookups = TopicLookups(metadata, INTERVAL, sim.loop.time)
+        assert await lookups.resolve("t", surely=True) == Resolved(None)
+        assert await late[0] == Resolved((0,))
+        assert lookups.waiting == 0
+
+    simulate(scenario, seed=seed)

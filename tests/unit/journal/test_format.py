@@ -120,3 +120,27 @@ def test_a_value_that_is_not_a_batch_is_refused_with_the_reason(value: bytes, to
     with pytest.raises(JournalFormatError) as caught:
         decode(value)
     assert told in str(caught.value)
+
+
+@given(st.lists(st.text(max_size=8), max_size=60))
+def test_callers_decode_to_the_same_callers(callers: list[str]) -> None:
+    made: Any = [
+        (Kind.OFFERED, NOW, Stream("t", 0, "g", 1), at, 0, -1, -1, 0, 0, each)
+        for at, each in enumerate(callers)
+    ]
+    batch = decode(encode("c1", NOW, 7, made))
+    shown = [each.encode("utf-8", "replace").decode() for each in callers]
+    assert batch.callers_of() == shown == [event["caller"] for event in batch.events()]
+
+
+def test_a_batch_without_callers_and_one_that_names_none_have_no_caller() -> None:
+    made: Any = [(Kind.OFFERED, NOW, Stream("t", 0, "g", 1), 5, 0, -1, -1, 0, 0)]
+    value = encode("c1", NOW, 7, made)
+    earlier = msgpack.unpackb(value)
+    del earlier["callers"]
+    for each in (value, msgpack.packb(earlier)):
+        batch = decode(each)
+        assert batch.callers_of() == [""] and batch.callers == () and batch.events()[0]["caller"] == ""
+    damaged = msgpack.unpackb(encode("c1", NOW, 7, [(*made[0], "me")]))
+    damaged["callers"] = ["", "me"][:1]
+    assert decode(msgpack.packb(damaged)).callers_of() == [""]

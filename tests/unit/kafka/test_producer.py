@@ -17,7 +17,7 @@ from pixy.kafka.errors import error_of
 from pixy.kafka.producer import ProducerClient
 from pixy.kafka.producer_messages import Bulk
 from pixy.wire.connection import Broker
-from tests.unit.engine.produce.test_topic_producer import Rec
+from tests.unit.engine.produce.scripted_client import Rec
 
 OTHER = Broker("127.0.0.1", 2, 2)
 """Not a seed: learned from metadata."""

@@ -1,8 +1,9 @@
-"""Build lakes without Spark: pyarrow writes the same files, and the log is the same."""
+"""Build lakes without Spark: pyarrow writes the same files, and the table is the same."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
@@ -10,10 +11,10 @@ import pyarrow.parquet as pq
 
 from pixy.pipeline.lake.checksum import Stats, content_hash, payload_size, record_hash
 from pixy.pipeline.lake.data_files import SCHEMA
+from pixy.pipeline.lake.data_table import DataFile, describe_file
+from pixy.pipeline.lake.entry import BATCH, Entry, Range
 from pixy.pipeline.lake.lake import Lake
-from pixy.pipeline.lake.layout import data_folder
-from pixy.pipeline.lake.manifest import BATCH, DataFile, Manifest, Range
-from pixy.pipeline.lake.state import State
+from pixy.pipeline.lake.state import Ledger
 from pixy.wire.types import RecordHeaders
 
 Row = tuple[int, int, int, bytes | None, bytes | None, RecordHeaders | None]
@@ -37,13 +38,32 @@ def stats_of(topic: str, rows: Sequence[Row]) -> dict[int, Stats]:
     return found
 
 
+@dataclass(frozen=True)
+class Written:
+    """A file that is not published yet."""
+
+    file: DataFile
+    partitions: dict[int, Stats]
+
+    @property
+    def path(self) -> str:
+        return self.file.path
+
+
 def write_file(
-    lake: Lake, topic: str, date: str, name: str, rows: Sequence[Row], **options: object
-) -> DataFile:
+    lake: Lake, topic: str, date: str, name: str, rows: Sequence[Row], topic_id: str = "id", **options: object
+) -> Written:
     """Write a data file as Spark does."""
-    path = f"{data_folder(topic, date)}/{name}.parquet"
+    path = f"data/job/{topic}-{date}/{name}.parquet"
     at = Path(lake.path(path))
     at.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(table_of(topic, rows), at, **{"compression": "zstd", **options})
+    stats = stats_of(topic, rows)
+    return Written(describe_file(path, topic, date, at.stat().st_size, stats, topic_id), stats)
+
+
+def table_of(topic: str, rows: Sequence[Row]) -> pa.Table:
+    """Make the columns of a data file."""
     contents = [content_hash(t, k, v, h) for _, _, t, k, v, h in rows]
     columns = [
         [topic] * len(rows),
@@ -58,8 +78,7 @@ def write_file(
         [c - (1 << 64) if c >> 63 else c for c in contents],
     ]
     arrays = [pa.array(values, field.type) for values, field in zip(columns, SCHEMA, strict=True)]
-    pq.write_table(pa.table(arrays, schema=SCHEMA), at, **{"compression": "zstd", **options})
-    return DataFile(path, topic, date, len(rows), at.stat().st_size, stats_of(topic, rows))
+    return pa.table(arrays, schema=SCHEMA)
 
 
 def make_lake(folder: Path) -> Lake:
@@ -67,31 +86,25 @@ def make_lake(folder: Path) -> Lake:
 
 
 def publish(
-    lake: Lake, state: State, batch: int, files: Sequence[DataFile], ends: dict[int, tuple[int, int]]
-) -> Manifest:
+    lake: Lake,
+    ledger: Ledger,
+    batch: int,
+    files: Sequence[Written],
+    ends: dict[int, tuple[int, int]],
+    topic_id: str = "id",
+    job: str = "job",
+) -> Entry:
     """Publish one batch; ``ends`` has (start, end) by partition."""
-    topic = files[0].topic
+    topic = files[0].file.topic
     stats: dict[int, Stats] = {}
     for file in files:
         for number, each in file.partitions.items():
             stats[number] = stats.get(number, Stats()) + each
-    return lake.publish(
-        state,
-        Manifest(
-            0,
-            "",
-            BATCH,
-            1000 + batch,
-            "job",
-            batch,
-            "checkpoint",
-            "read_committed",
-            tuple(
-                Range(topic, "id", n, start, end, stats.get(n, Stats())) for n, (start, end) in ends.items()
-            ),
-            tuple(files),
-        ),
-    )
+    ranges = [
+        Range(topic, topic_id, n, start, end, stats.get(n, Stats())) for n, (start, end) in ends.items()
+    ]
+    draft = Entry(BATCH, job, batch, "read_committed", 1000 + batch, tuple(ranges))
+    return lake.publish(ledger, draft, [each.file for each in files])
 
 
 def rows(partition: int, offsets: Sequence[int]) -> list[Row]:

@@ -26,7 +26,9 @@ def test_help_and_usage(capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     for command, wanted in (
         ("archive", "--trigger"),
-        ("compact", "--keep"),
+        ("optimize", "--before"),
+        ("vacuum", "--keep"),
+        ("migrate", "--lake"),
         ("replay", "--where"),
         ("verify", "--shallow"),
     ):
@@ -64,7 +66,9 @@ def test_help_and_usage(capsys: pytest.CaptureFixture[str]) -> None:
             1,
             "is not a lake",
         ),
-        (["compact", "--lake", "{folder}/l", "--dry-run"], 1, "is not a lake"),
+        (["optimize", "--lake", "{folder}/l", "--dry-run"], 1, "is not a lake"),
+        (["vacuum", "--lake", "{folder}/l"], 1, "is not a lake"),
+        (["migrate", "--lake", "{folder}/l"], 1, "is not a lake of format 1"),
     ],
 )
 def test_errors_name_what_is_wrong(
@@ -92,20 +96,14 @@ def test_errors_name_what_is_wrong(
 
 
 @pytest.mark.parametrize(
-    ("more", "named"),
+    ("argv", "named"),
     [
-        (["--format", "parquet", "--delta-jars", "x"], "--delta-jars goes with --format delta"),
-        (["--format", "iceberg"], "invalid choice: 'iceberg'"),
+        (["vacuum", "--keep", "90m"], "'90m' is not a number of whole hours"),
+        (["optimize", "--before", "today"], "'today' is not a day"),
     ],
 )
-def test_options_that_contradict_each_other(
-    more: list[str], named: str, tmp_path: Path, capsys: pytest.CaptureFixture[Any]
-) -> None:
-    config = tmp_path / "pixy.yaml"
-    config.write_text('{"proxies": {"main": {"kafka": {"seed_peers": ["localhost:1"]}}}}')
-    assert (
-        run(["archive", "--config", str(config), "--topics", "t", "--lake", str(tmp_path / "l"), *more]) == 2
-    )
+def test_values_that_make_no_sense(argv: list[str], named: str, capsys: pytest.CaptureFixture[Any]) -> None:
+    assert run([*argv, "--lake", "l"]) == 2
     assert named in capsys.readouterr().err
 
 
@@ -139,7 +137,9 @@ sys.exit(sum(run(command) != 1 for command in json.loads(sys.argv[1])))
     lake, named = ["--lake", str(tmp_path / "lake")], ["--config", str(config)]
     commands = [
         ["archive", *named, "--topics", "t", *lake],
-        ["compact", *lake],
+        ["optimize", *lake],
+        ["vacuum", *lake],
+        ["migrate", *lake],
         ["replay", *named, "--topic", "t", "--to", "u", *lake],
         ["verify", *lake],
         ["scan", *named, "--topics", "t"],
@@ -151,7 +151,7 @@ sys.exit(sum(run(command) != 1 for command in json.loads(sys.argv[1])))
             "-c",
             program,
             json.dumps(commands),
-            "pyspark,pyarrow,xxhash,py4j,numpy,pandas,jinja2,matplotlib",
+            "pyspark,pyarrow,deltalake,xxhash,py4j,numpy,pandas,jinja2,matplotlib",
         ],
         cwd=ROOT,
         capture_output=True,

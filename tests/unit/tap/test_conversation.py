@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from pixy.tap import events
-from pixy.tap.conversation import MAX_FRAME
+from pixy.tap.apis import MAX_FRAME
 from pixy.wire import frames, messages
 from tests.effort import examples
 from tests.unit.tap.stage import Client, Joiner, Stage, assignment, forward
@@ -131,7 +131,7 @@ def test_tls_is_reported_as_opaque(first: bytes) -> None:
     assert forward(fresh.conversation.to_client, b"\x16\x03\x03whatever" * 10) == b"\x16\x03\x03whatever" * 10
     assert fresh.conversation.opaque == "TLS" and stage.told("opaque")[-1]["reason"] == "TLS"
     client.call("Heartbeat", 3, {"GroupId": "g", "GenerationId": 5, "MemberId": "m"}, {})
-    assert [each["opaque"] for each in stage.observer.describe_connections(stage.now)] == [None, "TLS"]
+    assert [each["opaque"] for each in stage.observer.connections.to_json(stage.now)] == [None, "TLS"]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.tap.stage import Client, Stage
+from tests.unit.tap.stage import Client, Joiner, Stage, assignment, settle, subscription
 
 T = uuid.UUID("12345678-1234-1234-1234-123456789abc")
 
@@ -126,7 +126,7 @@ def test_a_member_joins_and_the_first_gives_up_partitions() -> None:
     beat(a, "ma", 1, 1, [0, 1])
     stage.now += 0.5
     beat(a, "ma", 1, 2, None, [0, 1])
-    assert stage.group()["state"] == "Stable", "b has confirmed its empty assignment"
+    assert stage.group()["state"] == "Reconciling", "the coordinator has partitions left for b"
     beat(b, "mb", 2, 2, [2, 3])
     beat(b, "mb", 2, 2, None, [2, 3])
     stage.wait(0)
@@ -207,7 +207,7 @@ def test_more_partitions_bump_the_epoch() -> None:
     client = one(stage)
     stage.topic(client, "t", 5, T)
     beat(client, "ma", 1, 2, [0, 1, 2, 3, 4])
-    assert stage.timeline()[-1]["trigger"] == "metadata change" and stage.group()["state"] == "Reconciling"
+    assert stage.timeline()[-1]["trigger"] == "metadata change" and stage.group()["state"] == "Stable"
     beat(client, "ma", 2, 2, None, [0, 1, 2, 3, 4])
     assert stage.group()["state"] == "Stable"
 
@@ -221,3 +221,62 @@ def test_different_server_assignors() -> None:
     beat(b, "mb", 1, 1, None, [1])
     stage.wait(0)
     assert [each["kind"] for each in stage.group()["anomalies"]] == ["mixed assignors"]
+
+
+def test_a_leave_is_the_cause_of_the_epoch_that_follows() -> None:
+    stage = Stage()
+    a, b = one(stage), stage.client("b")
+    join(b, "mb", 2, [])
+    beat(a, "ma", 1, 1, [0, 1])
+    beat(a, "ma", 1, 2, None, [0, 1])
+    beat(b, "mb", 2, 2, [2, 3])
+    assert stage.group()["state"] == "Stable"
+    stage.now += 3
+    beat(b, "mb", -1, -1)
+    assert stage.group()["state"] == "Reconciling", "the response does not tell the new epoch"
+    stage.now += 1
+    beat(a, "ma", 2, 3, [0, 1, 2, 3])
+    last = stage.timeline()[-1]
+    assert (last["trigger"], last["client_id"], last["seconds"], last["generation"]) == ("leave", "b", 1.0, 3)
+    assert stage.group()["state"] == "Stable" and len(stage.timeline()) == 3
+
+
+def test_a_finished_rebalance_does_not_change_any_more() -> None:
+    stage = Stage()
+    client = one(stage)
+    before = stage.timeline()
+    for _ in range(3):
+        stage.now += 5
+        beat(client, "ma", 1, 1, None, [0, 1, 2, 3])
+    assert stage.timeline() == before
+
+
+def test_the_wait_for_partitions_that_nobody_gets_ends() -> None:
+    stage = Stage()
+    client = one(stage)
+    beat(client, "ma", 1, 2, [0, 1], SubscribedTopicNames=["t"])  # a member elsewhere gets the others
+    assert stage.group()["state"] == "Reconciling"
+    for _ in range(3):
+        stage.wait(5)
+        beat(client, "ma", 2, 2)
+    stage.wait(0)
+    group = stage.group()
+    assert group["state"] == "Stable"
+    assert [each["kind"] for each in group["anomalies"]] == ["partitions of members elsewhere"]
+
+
+def test_a_group_that_migrates_loses_its_assignor() -> None:
+    stage = Stage()
+    old = Joiner(
+        stage.client("old"), Protocols=[{"Name": "cooperative-sticky", "Metadata": subscription("t")}]
+    )
+    settle(1, {old: ("m", assignment(t=[0, 1]))})
+    assert stage.group()["protocol_name"] == "cooperative-sticky"
+    new = stage.client("new")
+    join(new, "mn", 2, [])
+    group = stage.group()
+    assert (group["kind"], group["type"], group["protocol_name"]) == ("consumer", "consumer", None)
+    asked = old.ask_join()
+    old.joined(asked, 2, "m", "m", ["m"])
+    group = stage.group()
+    assert (group["kind"], group["protocol_name"]) == ("consumer", None), "a classic member joins it again"

@@ -15,8 +15,10 @@ from pixy.tap.event_queue import MAX_BATCH, EventBatch, EventQueue
 from pixy.tap.inventory import breaks
 from pixy.tap.lru import LruDict
 from pixy.tap.metrics import exposition
-from pixy.tap.table import partitions, render
+from pixy.tap.table import render
+from pixy.tap.table_rows import partitions
 from pixy.wire import messages
+from pixy.wire.batch import Builder
 from tests.unit.tap.stage import Client, Joiner, Stage, assignment, settle
 
 
@@ -163,6 +165,288 @@ def test_end_offsets_from_list_offsets() -> None:
             {"Topics": [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "Offset": offset}]}]},
         )
     assert stage.observer.topics.end("t", 0) == 50
+
+
+def offset_fetch(client: Client, offsets: dict[int, int], *, every: bool = False) -> None:
+    topics = [
+        {
+            "Name": "t",
+            "Partitions": [
+                {"PartitionIndex": p, "CommittedOffset": o, "Metadata": ""} for p, o in offsets.items()
+            ],
+        }
+    ]
+    client.call(
+        "OffsetFetch",
+        8,
+        {"Groups": [{"GroupId": "g", "Topics": None if every else []}]},
+        {"Groups": [{"GroupId": "g", "Topics": topics if offsets else []}]},
+    )
+
+
+def committed(stage: Stage) -> dict[int, int]:
+    return {each["partition"]: each["committed"] for each in stage.group()["offsets"]}
+
+
+def test_what_the_coordinator_says_of_a_commit_replaces_what_was_seen() -> None:
+    stage = Stage()
+    client = stage.client()
+    commit(client, 7, {0: 1000, 1: 5, 2: 6})
+    stage.now += 1
+    offset_fetch(client, {0: 0, 1: -1})
+    assert committed(stage) == {0: 0, 2: 6}
+    stage.now += 1
+    offset_fetch(client, {0: 3}, every=True)
+    assert committed(stage) == {0: 3}
+    assert stage.group()["offsets"][0]["committed_from"] == "fetch"
+
+
+def test_a_commit_that_is_newer_than_the_question_stays() -> None:
+    stage = Stage()
+    client, other = stage.client(), stage.client()
+    asked = client.ask("OffsetFetch", 5, {"GroupId": "g", "Topics": None})
+    stage.now += 1
+    commit(other, 7, {0: 10})
+    client.answer(
+        asked,
+        {
+            "Topics": [
+                {"Name": "t", "Partitions": [{"PartitionIndex": 0, "CommittedOffset": 2, "Metadata": ""}]}
+            ]
+        },
+    )
+    assert committed(stage) == {0: 10}
+
+
+def test_a_response_to_offset_fetch_without_groups_is_no_defect() -> None:
+    stage = Stage()
+    stage.client().call("OffsetFetch", 8, {"Groups": []}, {"Groups": []})
+    assert not stage.observer.counts["defects"] and stage.group() == {}
+
+
+def transaction(client: Client, *, commits: bool, error: int = 0) -> None:
+    client.call(
+        "TxnOffsetCommit",
+        3,
+        {
+            "TransactionalId": "tx",
+            "GroupId": "g",
+            "ProducerId": 1,
+            "ProducerEpoch": 0,
+            "MemberId": "",
+            "Topics": [
+                {
+                    "Name": "t",
+                    "Partitions": [{"PartitionIndex": 0, "CommittedOffset": 77, "CommittedMetadata": ""}],
+                }
+            ],
+        },
+        {"Topics": [{"Name": "t", "Partitions": [{"PartitionIndex": 0}]}]},
+    )
+    client.call(
+        "EndTxn",
+        3,
+        {"TransactionalId": "tx", "ProducerId": 1, "ProducerEpoch": 0, "Committed": commits},
+        {"ErrorCode": error},
+    )
+
+
+def test_offsets_of_a_transaction_count_when_it_is_committed() -> None:
+    stage = Stage()
+    client = stage.client()
+    commit(client, 7, {0: 5})
+    transaction(client, commits=False)
+    assert committed(stage) == {0: 5}
+    transaction(client, commits=True, error=47)
+    assert committed(stage) == {0: 5}
+    transaction(client, commits=True)
+    assert committed(stage) == {0: 77} and stage.group()["offsets"][0]["committed_from"] == "transaction"
+
+
+def produced(client: Client, acks: int = -1, base: int = 100, count: int = 10, error: int = 0) -> None:
+    builder = Builder()
+    for _ in range(count):
+        builder.add(None, b"v")
+    topic = {"Name": "t", "PartitionData": [{"Index": 0, "Records": builder.build().marshal()}]}
+    asked = client.ask("Produce", 9, {"Acks": acks, "TopicData": [topic]})
+    if acks:
+        client.answer(
+            asked,
+            {
+                "Responses": [
+                    {
+                        "Name": "t",
+                        "PartitionResponses": [
+                            {
+                                "Index": 0,
+                                "ErrorCode": error,
+                                "BaseOffset": -1 if error else base,
+                                "RecordErrors": [],
+                            }
+                        ],
+                    }
+                ]
+            },
+        )
+
+
+def test_lag_grows_with_what_producers_write_though_nobody_reads() -> None:
+    stage = Stage()
+    client = stage.client("writer")
+    commit(client, 7, {0: 100})
+    produced(client)
+    stage.now += 40
+    found = stage.group()
+    assert found["lag"] == 10 and found["lag_age"] == 40 and found["offsets"][0]["end_from"] == "produce"
+    produced(client, error=6)
+    assert stage.group()["lag"] == 10
+    assert stage.observer.traffic.errors()["errors"][0] | {"first": 0, "last": 0} == {
+        "api": "Produce",
+        "code": 6,
+        "error": "NOT_LEADER_OR_FOLLOWER",
+        "expected": False,
+        "topic": "t",
+        "client_id": "writer",
+        "count": 1,
+        "first": 0,
+        "last": 0,
+    }
+    assert stage.observer.traffic.top()[0]["bytes_written"] > 0
+
+
+def test_the_lag_behind_writes_without_a_response_is_uncertain() -> None:
+    stage = Stage()
+    client = stage.client()
+    commit(client, 7, {0: 100})
+    produced(client)
+    produced(client, acks=0)
+    assert stage.group()["lag_uncertain"] == ["written since the end was known, and no response told the end"]
+    fetched(client, {0: 120})
+    assert stage.group()["lag_uncertain"] == [] and stage.group()["lag"] == 20
+
+
+def test_the_answer_to_a_repeated_batch_takes_back_no_end() -> None:
+    """An idempotent producer whose answer was lost sends again, and gets the offset of the first time: lag 10 of 210 was shown."""
+    stage = Stage()
+    client = stage.client()
+    commit(client, 7, {0: 0})
+    fetched(client, {0: 210})
+    stage.now += 1
+    produced(client, base=0)
+    assert stage.group()["lag"] == 210
+    assert stage.group()["lag_uncertain"] == ["written since the end was known, and no response told the end"]
+    produced(client, base=210)
+    assert stage.group()["lag"] == 220 and stage.group()["lag_uncertain"] == []
+
+
+def test_a_commit_beyond_the_known_end_makes_the_lag_uncertain() -> None:
+    """50 records were written past the tap, and 80 committed through it: lag 0, with no doubt stated."""
+    stage = Stage()
+    client = stage.client()
+    produced(client, base=40)
+    commit(client, 7, {0: 80})
+    assert stage.group()["lag"] == 0 and stage.group()["lag_uncertain"] == ["committed beyond the known end"]
+
+
+def test_a_response_that_waited_does_not_take_back_a_newer_end() -> None:
+    stage = Stage()
+    reader, writer = stage.client(), stage.client()
+    asked = reader.ask("Fetch", 11, {"Topics": []})
+    stage.now += 1
+    produced(writer)
+    records = {"PartitionIndex": 0, "HighWatermark": 100, "AbortedTransactions": [], "Records": b""}
+    reader.answer(asked, {"Responses": [{"Topic": "t", "Partitions": [records]}]})
+    assert stage.observer.topics.end("t", 0) == 110
+    stage.now += 1
+    fetched(reader, {0: 3})
+    assert stage.observer.topics.end("t", 0) == 3, "asked for later: the log was truncated"
+
+
+def test_a_topic_that_is_made_again_begins_anew() -> None:
+    import uuid
+
+    stage = Stage()
+    client = stage.client()
+    stage.topic(client, "t", 1, uuid.UUID(int=1))
+    commit(client, 7, {0: 90})
+    fetched(client, {0: 100})
+    stage.topic(client, "t", 1, uuid.UUID(int=2))
+    assert stage.group()["offsets"] == [] and stage.observer.topics.end("t", 0) is None
+
+
+def test_a_deleted_group_and_deleted_offsets_are_gone() -> None:
+    stage = Stage()
+    client = stage.client()
+    commit(client, 7, {0: 90, 1: 5})
+    client.call(
+        "OffsetDelete",
+        0,
+        {
+            "GroupId": "g",
+            "Topics": [{"Name": "t", "Partitions": [{"PartitionIndex": 0}, {"PartitionIndex": 1}]}],
+        },
+        {
+            "Topics": [
+                {"Name": "t", "Partitions": [{"PartitionIndex": 0}, {"PartitionIndex": 1, "ErrorCode": 86}]}
+            ]
+        },
+    )
+    assert committed(stage) == {1: 5}
+    assert 'group="g"' in exposition(stage.observer, 0, stage.now)
+    client.call("DeleteGroups", 2, {"GroupsNames": ["g"]}, {"Results": [{"GroupId": "g", "ErrorCode": 68}]})
+    assert stage.group()
+    client.call("DeleteGroups", 2, {"GroupsNames": ["g"]}, {"Results": [{"GroupId": "g"}]})
+    assert stage.group() == {} and 'group="g"' not in exposition(stage.observer, 0, stage.now)
+
+
+def test_a_closed_connection_looks_at_its_own_members_only() -> None:
+    stage = Stage()
+    members = [Joiner(stage.client(f"c{i}"), group=f"g{i}") for i in range(3)]
+    for i, member in enumerate(members):
+        settle(1, {member: (f"m{i}", assignment(t=[0]))})
+    looked: list[str] = []
+    found = stage.observer.registry.groups
+    get = found.get
+    found.get = lambda key: looked.append(key) or get(key)  # type: ignore[method-assign,func-returns-value]
+    members[1].client.close()
+    assert looked == ["g1"] and stage.group("g1")["members"][0]["status"] == "disconnected"
+    assert stage.group("g0")["members"][0]["status"] == "stable"
+
+
+def test_an_idle_reader_in_a_fetch_session_is_not_frozen() -> None:
+    stage = Stage()
+    client = stage.client("reader")
+    wanted = [{"Topic": "t", "Partitions": [{"Partition": 0, "FetchOffset": 7}]}]
+    client.call(
+        "Fetch", 11, {"SessionId": 0, "SessionEpoch": 0, "Topics": wanted}, {"SessionId": 5, "Responses": []}
+    )
+    stage.now += 100
+    client.call(
+        "Fetch", 11, {"SessionId": 5, "SessionEpoch": 1, "Topics": []}, {"SessionId": 5, "Responses": []}
+    )
+    assert stage.observer.usage()[0]["readers"] == [{"client_id": "reader", "last": stage.now}]
+    client.close()
+    assert stage.observer.usage()[0]["readers"] == [{"client_id": "reader", "last": stage.now}]
+
+
+def test_response_times_in_buckets_and_slow_responses() -> None:
+    stage = Stage()
+    client = stage.client("slow-one")
+    asked = client.ask("Heartbeat", 3, {"GroupId": "g", "GenerationId": 5, "MemberId": "m"})
+    stage.now += 0.2
+    client.answer(asked, {})
+    client.conversation.slow = 1.0
+    asked = client.ask("Metadata", 12, {"Topics": []})
+    stage.now += 3
+    client.answer(asked, {"Topics": []})
+    client.tally()
+    found = stage.observer.latency.to_json()
+    assert [(each["api"], each["count"], each["p99_at_most"]) for each in found["apis"]] == [
+        ("Metadata", 1, 5.0),
+        ("Heartbeat", 1, 0.25),
+    ]
+    assert [each["client_id"] for each in found["clients"]] == ["slow-one", "slow-one"]
+    assert [(each["api"], each["seconds"]) for each in stage.told("slow")] == [("Metadata", 3.0)]
 
 
 # -- software --------------------------------------------------------------------------------------
@@ -323,3 +607,40 @@ def test_the_table() -> None:
     console.height = 20
     console.print(render(few, console, ["x"]))
     assert len(console.export_text(clear=True).splitlines()) < 20
+
+
+# -- the tap's own questions (--verify) ------------------------------------------------------------
+
+
+def test_what_the_brokers_say_when_asked_corrects_what_was_seen() -> None:
+    stage = Stage()
+    client = stage.client()
+    commit(client, 7, {0: 10, 1: 5})
+    fetched(client, {0: 12})
+    asked, stage.now = stage.now + 1, stage.now + 2
+    stage.put(events.CommitsVerified(0, stage.now, asked, "g", (("t", 0, 4), ("t", 2, 8))))
+    stage.put(events.EndsVerified(0, stage.now, asked, (("t", 0, 20), ("t", 2, 8))))
+    found = stage.group()
+    assert committed(stage) == {0: 4, 2: 8} and found["lag"] == 16 and found["verified_at"] == stage.now
+    assert {each["committed_from"] for each in found["offsets"]} == {"verify"}
+    assert stage.observer.counts["corrected_commits"] == 3 and stage.observer.counts["corrected_ends"] == 2
+
+
+def test_a_commit_seen_since_the_question_is_newer_than_its_answer() -> None:
+    stage = Stage()
+    client = stage.client()
+    asked = stage.now
+    stage.now += 1
+    commit(client, 7, {0: 10})
+    fetched(client, {0: 12})
+    stage.put(events.CommitsVerified(0, stage.now, asked, "g", (("t", 0, 4),)))
+    stage.put(events.EndsVerified(0, stage.now, asked, (("t", 0, 11),)))
+    assert committed(stage) == {0: 10} and stage.group()["lag"] == 2
+    assert not stage.observer.counts["corrected_commits"] and not stage.observer.counts["corrected_ends"]
+
+
+def test_a_group_that_was_deleted_elsewhere_is_forgotten() -> None:
+    stage = Stage()
+    commit(stage.client(), 7, {0: 10})
+    stage.put(events.CommitsVerified(0, stage.now + 2, stage.now + 1, "g", ()))
+    assert stage.group() == {} and stage.told("group.deleted")

@@ -164,7 +164,7 @@ def test_a_fetch_session_adds_and_removes_partitions() -> None:
             },
             {"Responses": []},
         )
-        return stage.observer.describe_connections(stage.now)[0]["fetching"]
+        return stage.observer.connections.to_json(stage.now)[0]["fetching"]
 
     assert fetch(0, {0: 5, 1: 6}) == {"t": {"0": 5, "1": 6}}
     assert fetch(1, {}) == {"t": {"0": 5, "1": 6}}, "an incremental fetch names only changed partitions"

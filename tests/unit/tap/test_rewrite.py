@@ -91,6 +91,51 @@ def test_describe_cluster(version: int) -> None:
     assert (found["Host"], found["Port"]) == ("tap", 1001)
 
 
+def versions(*apis: tuple[int, int, int]) -> dict[str, Any]:
+    return {"ApiKeys": [{"ApiKey": key, "MinVersion": low, "MaxVersion": high} for key, low, high in apis]}
+
+
+@pytest.mark.parametrize("version", messages.versions("ApiVersionsResponse"))
+def test_versions_are_capped_to_those_whose_addresses_can_be_rewritten(version: int) -> None:
+    """A later Kafka's Metadata could not be decoded, and its clients would leave the tap."""
+    newest = messages.versions("MetadataResponse")[-1]
+    client = Stage().client(rewrite=to_tap)
+    offered = versions((3, 0, newest + 1), (78, 99, 100), (12, 0, 99), (999, 0, 1), (1, 4, 5))
+    _, got = exchange(client, "ApiVersions", version, offered)
+    found = frames.decode_response(got[4:], "ApiVersions", version).body["ApiKeys"]
+    assert [(each["ApiKey"], each["MinVersion"], each["MaxVersion"]) for each in found] == [
+        (3, 0, newest),
+        (12, 0, 99),
+        (999, 0, 1),
+        (1, 4, 5),
+    ]
+    for same in (versions((3, 0, newest)), {"ErrorCode": 35}):
+        sent, got = exchange(client, "ApiVersions", version if "ApiKeys" in same else 0, same)
+        assert got == sent
+    assert client.conversation.counts["rewritten"] == 1
+    sent, got = exchange(Stage().client(), "ApiVersions", version, offered)
+    assert got == sent, "without rewriting, nothing is capped"
+
+
+@pytest.mark.parametrize("rest", [b"", b"\0\0\0\0", bytes.fromhex("01001200000004000000"), b"\0"])
+@pytest.mark.parametrize("rewriting", [False, True])
+def test_the_refusal_of_a_version_is_passed_on_whatever_follows_the_error(
+    rest: bytes, rewriting: bool
+) -> None:
+    """KIP-511; librdkafka's mock, and so the sandbox, sends malformed bytes after the error."""
+    stage = Stage()
+    client = stage.client(rewrite=to_tap if rewriting else None)
+    client.correlation_id += 1
+    asked = frames.encode_request("ApiVersions", 3, client.correlation_id, "c", {})
+    forward(client.conversation.to_broker, asked)
+    sent = frames.frame(client.correlation_id.to_bytes(4, "big") + b"\0\x23" + rest)
+    assert forward(client.conversation.to_client, sent) == sent
+    counts = client.conversation.counts
+    assert not counts["rewrite_failed"] and not counts["rewritten"]
+    assert stage.observer.counts["api_versions_fallbacks"] == 1
+    assert not stage.observer.counts["undecodable"] and not stage.observer.counts["defects"]
+
+
 def test_without_rewriting_nothing_is_changed() -> None:
     client = Stage().client()
     sent, got = exchange(client, "Metadata", 9, {"Brokers": [{"NodeId": 1, "Host": "kafka-1", "Port": 9092}]})
@@ -185,6 +230,18 @@ def test_the_only_broker_under_another_name_needs_no_port() -> None:
     assert made.tap_address(("localhost", 9092), 1, "h") == ("h", opened.ports()["127.0.0.1", 9092])
     assert made.tap_address(("other", 9092), 2, "h")[1] not in {opened.ports()["127.0.0.1", 9092], 9092}
     assert len(opened.sockets) == 2
+    opened.close()
+
+
+def test_a_load_balancer_does_not_stay_the_first_broker() -> None:
+    """While the others were down, kafka-1 looked like the only broker; the balancer leads to any of them."""
+    made, opened = broker_ports("balancer:9092")
+    shared = opened.ports()["balancer", 9092]
+    assert made.tap_address(("kafka-1", 9092), 1, "h") == ("h", shared)
+    ports = {made.tap_address((f"kafka-{n}", 9092), 3, "h")[1] for n in (1, 2, 3)}
+    assert len(ports) == 3 and shared not in ports
+    assert made.tap_address(("kafka-1", 9092), 0, "h")[1] == opened.ports()["kafka-1", 9092]
+    assert made.tap_address(("kafka-1", 9092), 1, "h")[1] == opened.ports()["kafka-1", 9092], "for good"
     opened.close()
 
 

@@ -38,7 +38,11 @@ def group(name: str, *members: dict[str, Any], **more: Any) -> dict[str, Any]:
         "generation": 7,
         "protocol_name": "range",
         "kind": "classic",
+        "type": "consumer",
         "lag": 12345,
+        "lag_age": 0.5,
+        "lag_unknown": 0,
+        "lag_uncertain": [],
         "members": list(members),
         "anomalies": [],
     } | more
@@ -212,3 +216,43 @@ def test_a_terminal_gets_its_screen_back_and_the_last_table(monkeypatch: pytest.
     assert enter not in after and "late" in after and "early" not in after
     plain = run(False)
     assert "\x1b" not in plain and "late" in plain and "early" not in plain, "elsewhere only the last table"
+
+
+@pytest.mark.parametrize("width", [80, 120, 160])
+def test_an_old_or_incomplete_lag_says_so_at_each_width(width: int) -> None:
+    found = snapshot(
+        group("bill", member(1, "app-1", {"orders": [0]}), lag_age=200.0, lag_unknown=2),
+        group("ship", member(2, "app-2", {"orders": [0]}), lag_uncertain=["written with acks=0"]),
+    )
+    text = " ".join(shown(found, width).split())
+    assert "12,345+? (3m)" in text and "12,345+? " in text
+    assert "lag (age): its end offsets are that old" in text
+    assert "lag (age)" not in shown(snapshot(group("bill", member(1, "app-1", {}))), width)
+
+
+@pytest.mark.parametrize("width", [80, 120, 160])
+def test_members_of_a_share_group_show_their_records_at_each_width(width: int) -> None:
+    share = {"acquired": 1500, "redelivered": 20, "acknowledged": {"accepted": 1400, "released": 30}}
+    found = snapshot(
+        group("queue", member(1, "app-1", {"orders": [0]}) | share, kind="share", type="share", lag=None),
+    )
+    text = " ".join(shown(found, width).split())
+    for part in ("1,500 taken", "1,400", "accepted", "30", "released", "orders 0"):
+        assert part in text, (part, text)
+    assert "RECORDS" not in shown(snapshot(group("bill", member(1, "app-1", {}))), width)
+
+
+@pytest.mark.parametrize("width", [80, 120, 160])
+def test_findings_stand_below_the_groups_at_each_width(width: int) -> None:
+    finding = {
+        "rule": "no-consumer",
+        "severity": "error",
+        "cause": "Records of orders wait for bill, which has no member.",
+        "todo": "Start a consumer.",
+        "age": 125.0,
+        "where": {"group": "bill", "topic": "orders"},
+    }
+    text = shown(snapshot(group("bill", lag=5), findings=[finding] * 7), width)
+    words = " ".join(text.split())
+    assert "error 2m: Records of orders wait for bill, which has no member. Start a consumer." in words
+    assert "... 2 more findings: GET /findings" in words

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -287,6 +289,69 @@ def test_sasl_with_an_old_broker() -> None:
         with pytest.raises(client.AuthenticationError, match="SASL PLAIN: refused"):
             client.call_metadata(broker.address, [], sasl=client.Sasl("PLAIN", "alice", "wrong"))
     assert tokens == [b"\0alice\0secret", b"\0alice\0wrong"]
+
+
+def test_a_session_is_renewed_before_the_broker_ends_it(side: Any) -> None:
+    """KIP-368: after 85 % of the lifetime the next call authenticates first, on the same connection."""
+    now = [100.0]
+    with FakeBroker() as broker:
+        broker.answers["SaslAuthenticate"] = lambda request: broker.usual(request, SessionLifetimeMs=10_000)
+        tokens = iter(["first", "second", "third", "fourth"])
+        sasl = client.Sasl("OAUTHBEARER", token=lambda: next(tokens))
+        one = partition(side, broker, clock=lambda: now[0], sasl=sasl)
+        side.do(lambda: one.fetch(0))
+        broker.seen.clear()
+        now[0] += 8.4
+        side.do(lambda: one.fetch(0))
+        assert broker.names() == ["Fetch"]
+        now[0] += 0.2
+        side.do(lambda: one.fetch(0))
+        side.do(lambda: one.fetch(0))
+        assert broker.names() == ["Fetch", "SaslHandshake", "SaslAuthenticate", "Fetch", "Fetch"]
+        assert broker.connections == 2 and b"third" in broker.seen[2].body["AuthBytes"]
+        broker.answers["SaslAuthenticate"] = lambda request: broker.usual(
+            request, ErrorCode=58, ErrorMessage="expired"
+        )
+        now[0] += 8.6
+        with pytest.raises(client.AuthenticationError, match="expired"):
+            side.do(lambda: one.fetch(0))
+        assert one.connection is None or one.connection.closed
+        one.close()
+
+
+async def test_the_key_derivation_of_scram_does_not_hold_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = []
+    real = hashlib.pbkdf2_hmac
+
+    def derive(*args: Any) -> bytes:
+        threads.append(threading.current_thread())
+        return real(*args)
+
+    monkeypatch.setattr(hashlib, "pbkdf2_hmac", derive)
+    with FakeBroker() as broker:
+
+        def answer(request: Request) -> bytes:
+            nonce = request.body["AuthBytes"].rpartition(b"r=")[2]
+            return broker.usual(request, AuthBytes=b"r=" + nonce + b"x,s=c2FsdA==,i=4096")
+
+        broker.answers["SaslAuthenticate"] = answer
+        with pytest.raises(client.AuthenticationError, match="does not know the password"):
+            await aio.call_metadata(broker.address, [], sasl=client.Sasl("SCRAM-SHA-256", "a", "b"))
+    assert len(threads) == 1 and threads[0] is not threading.main_thread()
+
+
+def test_a_join_may_take_the_rebalance_timeout(side: Any) -> None:
+    """With the defaults both limits were 60 s: the answer after a rebalance with a dead member came too late."""
+    with FakeBroker() as broker:
+
+        def late(request: Request) -> bytes:
+            time.sleep(0.4)  # longer than the request timeout: that is the point
+            return broker.usual(request, ErrorCode=79, MemberId="m")
+
+        broker.answers["JoinGroup"] = late
+        group = side.made("GroupClient", broker.address, "g", request_timeout=0.2)
+        assert side.do(lambda: group.join({"range": b""}))["MemberId"] == "m"
+        group.close()
 
 
 @pytest.mark.parametrize(("known", "expected"), [((0, 2), 8), ((0, 3), 13)])

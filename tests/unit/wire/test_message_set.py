@@ -44,12 +44,25 @@ def test_any_codec(codec: int) -> None:
     ]
 
 
-def test_lz4_of_magic_0_with_the_wrong_header_checksum() -> None:
-    """Early Kafka computed the frame's header checksum wrongly (KAFKA-3160): it is refused, not misread."""
-    packed = bytearray(compression.get("lz4").compress(message(0, 0, None, b"a")))
-    packed[6] ^= 0xFF
+@pytest.mark.parametrize("options", [{}, {"store_size": True}, {"content_checksum": True}])
+def test_lz4_of_magic_0_with_the_wrong_header_checksum(options: dict[str, bool]) -> None:
+    """Kafka up to 0.9 computed the frame's header checksum over its magic number as well (KAFKA-3160)."""
+    lz4_frame = pytest.importorskip("lz4.frame")
+    packed = bytearray(lz4_frame.compress(message(0, 0, None, b"a"), **{"store_size": False, **options}))
+    at = 14 if options.get("store_size") else 6
+    packed[at] ^= 0xFF
+    found = list(message_set.iter_records(message(0, 0, None, bytes(packed), 0, 3)))
+    assert [each.value for each in found] == [b"a"]
     with pytest.raises(DecodeError, match=r"in a compressed message, byte 0: not readable: .*[Cc]hecksum"):
-        list(message_set.iter_records(message(0, 0, None, bytes(packed), 0, 3)))
+        list(message_set.iter_records(message(1, 0, None, bytes(packed), 0, 3)))
+    for size in range(16):  # cut off anywhere it is an error, and no other exception
+        with pytest.raises(DecodeError):
+            list(message_set.iter_records(message(0, 0, None, bytes(packed[:size]), 0, 3)))
+
+
+def test_lz4_of_magic_0_as_another_implementation_writes_it() -> None:
+    found = list(message_set.iter_records(theirs(0, 3)))
+    assert [each.value for each in found] == [b"v" * number for number in range(5)]
 
 
 def wrap(magic: int, offset: int, *inner: bytes, attributes: int = 1, timestamp: int = 0) -> bytes:

@@ -61,6 +61,45 @@ def test_a_nonce_is_used_once_and_the_password_is_not_shown() -> None:
     assert "secret" not in repr(made)
 
 
+def test_the_cap_of_iterations() -> None:
+    """Each costs time, and the server chooses the number: Kafka's own has at most 16,384."""
+    dialogue = scram().exchange()
+    next(dialogue)
+    with pytest.raises(AuthenticationError, match="asks for 100001 iterations"):
+        dialogue.send(SERVER_FIRST.replace(b"4096", b"100001"))
+
+
+def test_oauthbearer_as_in_rfc_7628() -> None:
+    tokens = iter(("vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg==", "other"))
+    made = Sasl("OAUTHBEARER", token=lambda: next(tokens), extensions={"host": "server.example.com"})
+    exchange = made.exchange()
+    assert next(exchange) == (
+        b"n,,\1auth=Bearer vF9dft4qmTc2Nvb3RlckBhbHRhdmlzdGEuY29tCg==\1host=server.example.com\1\1"
+    )
+    with pytest.raises(StopIteration):
+        exchange.send(b"")
+    exchange = made.exchange()
+    assert b"Bearer other\1" in next(exchange), "each authentication has a new token"
+    assert exchange.send(b'{"status":"invalid_token"}') == b"\1"
+    with pytest.raises(AuthenticationError, match="invalid_token"):
+        exchange.send(b"")
+
+
+def test_tokens_that_cannot_be_sent() -> None:
+    def fail() -> str:
+        raise OSError("the identity provider is away")
+
+    for token, words in ((lambda: "a\1b", "RFC 6750"), (lambda: "", "RFC 6750"), (fail, "provider is away")):
+        with pytest.raises(AuthenticationError, match=words):
+            next(Sasl("OAUTHBEARER", token=token).exchange())
+    for wrong in ({"auth": "x"}, {"a1": "x"}, {"a": "\1"}):
+        with pytest.raises(ValueError, match="cannot be sent"):
+            Sasl("OAUTHBEARER", token=lambda: "x", extensions=wrong)
+    for made in (lambda: Sasl("OAUTHBEARER"), lambda: Sasl("PLAIN", "a", "b", token=lambda: "x")):
+        with pytest.raises(ValueError, match="needs a token"):
+            made()
+
+
 def test_an_unknown_mechanism() -> None:
     with pytest.raises(ValueError, match="GSSAPI"):
         Sasl("GSSAPI", "alice", "secret")

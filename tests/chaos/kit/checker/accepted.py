@@ -19,8 +19,6 @@ PROMPT = 2.0
 """Seconds within which a message is written if nothing is in the way."""
 AWAY = 5.0
 """Seconds of other faults that are long enough to keep a message of a topic made again from being written in time."""
-HEARS = 2.0
-"""Seconds until a Kafka client that knows a topic as gone has heard that it was made again; until then it refuses messages."""
 _CRASHES = ("crash-producer", "crash-cluster")
 
 
@@ -44,7 +42,7 @@ def check(evidence: Evidence, outcome: Outcome) -> None:
 
 
 def _explain(evidence: Evidence, each: dict[str, Any]) -> str:
-    """The rule that gives a message up; empty for none."""
+    """Return the rule that gives a message up; empty for none."""
     topic, d, t0 = each["topic"], each["d"], each["t0"]
     disturbed = evidence.windows.any(t0, t0 + PROMPT, topic, daemons=(d,), others=True)
     latest = t0 + (PROMPT if disturbed is None else WAITS)
@@ -52,8 +50,6 @@ def _explain(evidence: Evidence, each: dict[str, Any]) -> str:
         # It may have been written after somebody looked what the topic held, and before its deletion.
         if t0 < after.since and latest >= (life.seen or life.since):
             return "its topic was deleted"
-        if after.since <= t0 < after.since + HEARS:
-            return "its topic had just been made again"
     for t, of in evidence.deaths:
         if of == d and t0 <= t <= t0 + WAITS:
             return "its daemon died"

@@ -15,6 +15,8 @@ _OVERTAKEN = 1.0
 """Seconds after a topic was made again in which a commit for the old one may still arrive; docs/delivery.md says so."""
 _REPLACED = 10.0
 """Seconds in which the daemon replaces it: 5 s between two looks, and a busy machine."""
+_HOLDING = frozenset({"daemon-freeze", "session-expiry", "broker-freeze", "hold-broker", "hold-brokers"})
+"""Faults that hold what is on its way to Kafka until they end. A commit that was overtaken may arrive then."""
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"
 
 
@@ -48,7 +50,7 @@ def check(evidence: Evidence, outcome: Outcome) -> None:
 
 
 def _group_of(evidence: Evidence, commit: dict[str, Any]) -> GroupView | None:
-    """The group that made a commit, in the life that its topic had; None if it is none of ours."""
+    """Return the group that made a commit, in the life that its topic had; None if it is none of ours."""
     known = evidence.groups.get(commit["group"])
     if known is None or known.topic != commit["topic"]:
         return None
@@ -56,30 +58,27 @@ def _group_of(evidence: Evidence, commit: dict[str, Any]) -> GroupView | None:
 
 
 def _overtaken(evidence: Evidence) -> set[tuple[str, int, float, int]]:
-    """Commits that arrived just after their topic was made again, and that a lower one of the same group replaced."""
+    """Find commits that arrived just after their topic was made again, and that a lower one of the same group replaced."""
+    holding = [(fault.t0, fault.t1) for fault in evidence.faults if fault.kind in _HOLDING]
     found = set()
     early: dict[tuple[str, int, int], list[tuple[float, int]]] = defaultdict(list)
     for each in evidence.commits():
         group = _group_of(evidence, each)
         since = 0.0 if group is None else group.life.since
-        if (
-            group is None
-            or not since
-            or not since <= each["t"] < since + _REPLACED + _OVERTAKEN
-            or each["offset"] < 0
-        ):
+        if group is None or not since or each["offset"] < 0:
             continue
         key = (each["group"], each["partition"], group.life.number)
         for t, offset in early[key]:
             if each["offset"] < offset and each["t"] - t <= _REPLACED:
                 found.add((*key[:2], t, offset))
-        if each["t"] < since + _OVERTAKEN:
+        arrives = [since, *(t1 for t0, t1 in holding if t0 <= since <= t1)]
+        if any(begin <= each["t"] < begin + _OVERTAKEN for begin in arrives):
             early[key].append((each["t"], each["offset"]))
     return found
 
 
 def _latest(evidence: Evidence, group: GroupView, partition: int, consumed: Consumed) -> array[float]:
-    """For each record the time at which it, and all before it, were acknowledged or given up."""
+    """Return for each record the time at which it, and all before it, were acknowledged or given up."""
     settled = array("d", consumed.settled)
     offsets = consumed.log.offsets
     if group.mode == "auto":
@@ -100,7 +99,7 @@ def _latest(evidence: Evidence, group: GroupView, partition: int, consumed: Cons
 
 
 def _bad_range(consumed: Consumed, each: dict[str, object], t: float) -> int | None:
-    """The first record that the commit's metadata calls done, and nobody had acknowledged."""
+    """Return the first record that the commit's metadata calls done, and nobody had acknowledged."""
     for start, stop in sparse(int(each["offset"]), str(each["metadata"])):  # type: ignore[call-overload]
         for index in range(consumed.log.below(start), consumed.log.below(stop)):
             if consumed.settled[index] > t:
@@ -109,7 +108,15 @@ def _bad_range(consumed: Consumed, each: dict[str, object], t: float) -> int | N
 
 
 def sparse(offset: int, metadata: str) -> list[tuple[int, int]]:
-    """The ranges done beyond a committed offset: pairs of numbers in groups of five bits, lowest first."""
+    """Parse the ranges done beyond a committed offset: pairs of numbers in groups of five bits, lowest first.
+
+    Args:
+        offset: the committed one.
+        metadata: of the commit.
+
+    Returns:
+        Ends exclusive; none if the metadata have another form.
+    """
     numbers: list[int] = []
     value = shift = 0
     for char in metadata.rstrip("\0"):

@@ -27,21 +27,21 @@ class Delivery(NamedTuple):
 
 
 class Consumed:
-    """What one group did with one partition, by the index of the record in the log."""
+    """The history of one group with one partition, by the index of the record in the log."""
 
     def __init__(self, log: PartitionLog) -> None:
         size = len(log.offsets)
         self.log = log
         self.deliveries: list[list[Delivery] | None] = [None] * size
         self.settled = array("d", [NEVER]) * size
-        """When a client first asked to acknowledge the record; for consumer instances, when one had it."""
+        """The time at which a client first asked to acknowledge the record; for consumer instances, when one had it."""
         self.accepted = array("d", [NEVER]) * size
-        """When an acknowledgement was first accepted."""
+        """The time at which an acknowledgement was first accepted."""
         self.acked_by: dict[int, int] = {}
         """The daemon that accepted it."""
 
     def first(self, index: int) -> Delivery | None:
-        """The first delivery of a record."""
+        """Return the first delivery of a record."""
         found = self.deliveries[index]
         return None if found is None else min(found, key=lambda each: each.t1)
 
@@ -56,7 +56,7 @@ class Stray(NamedTuple):
 
 
 class GroupView:
-    """What one group did in one life of its topic.
+    """The history of one group in one life of its topic.
 
     Attributes:
         life: of the topic.
@@ -76,7 +76,12 @@ class GroupView:
         self.resets: list[tuple[float, int, int, int]] = [] if last is None else last.resets
 
     def rebalanced(self, since: float, until: float) -> bool:
-        """Whether members or assignments changed in this time."""
+        """Return whether members or assignments changed in this time.
+
+        Args:
+            since: wall-clock time, in seconds.
+            until: likewise; both inclusive.
+        """
         at = bisect_left(self.rebalances, since)
         return at < len(self.rebalances) and self.rebalances[at] <= until
 
@@ -138,7 +143,7 @@ class Evidence:
         return [view for views in self._views.values() for view in views]
 
     def view_at(self, group: str, t: float) -> GroupView:
-        """A group in the life that its topic had at a time, or the one before if it had none."""
+        """Return a group in the life that its topic had at a time, or the one before if it had none."""
         return next(view for view in reversed(self._views[group]) if t >= view.life.since)
 
     @property
@@ -153,27 +158,32 @@ class Evidence:
         return Plan(**known, faults=tuple(self.plan["faults"]), topics=()).command()
 
     def produced(self) -> Iterator[dict[str, Any]]:
-        """What was acknowledged to producers."""
+        """Read the messages that were acknowledged to producers."""
         return read(self.folder, "produced")
 
     def accepted(self) -> Iterator[dict[str, Any]]:
-        """What asynchronous requests have handed to daemons."""
+        """Read the messages that asynchronous requests have handed to daemons."""
         return read(self.folder, "accepted")
 
     def unproduced(self) -> Iterator[dict[str, Any]]:
-        """What was not acknowledged to producers."""
+        """Read the messages that were not acknowledged to producers."""
         return read(self.folder, "unproduced")
 
     def commits(self) -> Iterator[dict[str, Any]]:
-        """Every commit, in the order of each partition."""
+        """Return every commit, in the order of each partition."""
         return read(self.folder, "commits")
 
     def compacted(self, topic: str) -> bool:
-        """Whether a topic is compacted."""
+        """Return whether a topic is compacted."""
         return self.topics[topic]["config"].get("cleanup.policy") == "compact"
 
     def times_of(self, what: str, topic: str) -> list[float]:
-        """When an event happened to a topic."""
+        """Return the times at which an event happened to a topic.
+
+        Args:
+            what: the event, by its name in the records.
+            topic: its name.
+        """
         return [each["t"] for each in self.events if each["what"] == what and each["topic"] == topic]
 
     def _load(self) -> None:
@@ -243,7 +253,7 @@ class Evidence:
 
 
 def _settle(group: GroupView, ack: dict[str, Any]) -> None:
-    """A client has asked to acknowledge a message."""
+    """Note that a client has asked to acknowledge a message."""
     consumed = group.partitions.get(ack["partition"])
     index = None if consumed is None else consumed.log.index(ack["offset"])
     if consumed is not None and index is not None:
@@ -251,7 +261,7 @@ def _settle(group: GroupView, ack: dict[str, Any]) -> None:
 
 
 def _accept(consumed: Consumed, commits: list[tuple[int, float]]) -> None:
-    """A commit of an instance accepts all records up to its offset."""
+    """Note a commit of an instance, which accepts all records up to its offset."""
     for offset, t1 in commits:
         index = consumed.log.below(offset + 1) - 1
         if index >= 0:

@@ -13,7 +13,7 @@ NEVER = float("inf")
 
 @dataclass
 class PartitionLog:
-    """What a partition holds at the end. Records are named by their index in these lists."""
+    """The contents of a partition at the end. Records are named by their index in these lists."""
 
     low: int
     offsets: list[int]
@@ -21,17 +21,17 @@ class PartitionLog:
     times: list[float]
 
     def index(self, offset: int) -> int | None:
-        """The index of the record at an offset; None if there is none."""
+        """Return the index of the record at an offset; None if there is none."""
         at = bisect_left(self.offsets, offset)
         return at if at < len(self.offsets) and self.offsets[at] == offset else None
 
     def below(self, offset: int) -> int:
-        """How many records have smaller offsets."""
+        """Count the records with smaller offsets."""
         return bisect_left(self.offsets, offset)
 
     @classmethod
     def of(cls, line: dict[str, Any]) -> PartitionLog:
-        """What a line of the records says."""
+        """Make one from a line of the records."""
         return cls(line["low"], line["offsets"], line["ids"], line["times"])
 
 
@@ -54,7 +54,13 @@ class Life:
     logs: dict[int, PartitionLog] = field(default_factory=dict)
 
     def has(self, partition: int, offset: int, name: str) -> bool:
-        """Whether a message is there."""
+        """Return whether a message is there.
+
+        Args:
+            partition: its number.
+            offset: of the message.
+            name: its id, which tells it from a message of another life.
+        """
         log = self.logs.get(partition)
         index = None if log is None else log.index(offset)
         return log is not None and index is not None and log.ids[index] == name
@@ -63,7 +69,7 @@ class Life:
 def lives_of(
     events: Iterable[dict[str, Any]], pictures: Iterable[dict[str, Any]], topics: Iterable[str]
 ) -> dict[str, list[Life]]:
-    """The lives of each topic, without the logs of the last.
+    """Return the lives of each topic, without the logs of the last.
 
     Args:
         events: in the order of their times.
@@ -89,7 +95,7 @@ def lives_of(
 
 @dataclass(frozen=True)
 class Layout:
-    """How many partitions a topic had, certainly, in a time in which nobody changed that.
+    """The number of partitions that a topic had for certain, in a time in which nobody changed that.
 
     Attributes:
         since: when the number had been changed.
@@ -103,7 +109,7 @@ class Layout:
 
 
 def layouts_of(events: Iterable[dict[str, Any]], partitions: dict[str, int]) -> dict[str, list[Layout]]:
-    """The numbers of partitions that each topic had.
+    """Return the numbers of partitions that each topic had.
 
     Args:
         events: in the order of their times.

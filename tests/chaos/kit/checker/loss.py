@@ -55,7 +55,7 @@ def _check_log(evidence: Evidence, outcome: Outcome) -> None:
 def _check_earlier(
     evidence: Evidence, each: dict[str, Any], name: str, at: tuple[int, int], outcome: Outcome
 ) -> None:
-    """A message of a topic that was deleted: it was there before, if it was acknowledged before somebody looked."""
+    """Check a message of a topic that was deleted: it was there before, if it was acknowledged before somebody looked."""
     life = _life_with(evidence, each["topic"], each["t0"], each["t1"])
     if life is None:
         outcome.given_up["its topic was deleted"] += 1
@@ -65,7 +65,7 @@ def _check_earlier(
 
 
 def _life_with(evidence: Evidence, topic: str, t0: float, t1: float) -> Life | None:
-    """The life of a topic that must have what was written between these times; None if it was deleted unseen."""
+    """Return the life of a topic that must have what was written between these times; None if it was deleted unseen."""
     for life in evidence.lives[topic]:
         if life.since <= t0 and t1 <= life.seen:
             return life
@@ -83,7 +83,7 @@ def _trimmed(evidence: Evidence) -> dict[tuple[str, int], int]:
 
 
 def _newest(evidence: Evidence) -> dict[tuple[str, int, str], int]:
-    """For each key of compacted topics, the greatest offset that may have a later record of that key."""
+    """Return for each key of compacted topics the greatest offset that may have a later record of that key."""
     found: dict[tuple[str, int, str], int] = {}
     for each in evidence.produced():
         if evidence.compacted(each["topic"]):
@@ -101,13 +101,13 @@ def _newest(evidence: Evidence) -> dict[tuple[str, int, str], int]:
 
 
 def _expires(evidence: Evidence, each: dict[str, Any]) -> bool:
-    """Whether a message was older at the end than its topic keeps messages."""
+    """Return whether a message was older at the end than its topic keeps messages."""
     retention = evidence.topics[each["topic"]]["config"].get("retention.ms")
     return retention is not None and each["t0"] < evidence.ended - int(retention) / 1000
 
 
 def _check_twice(evidence: Evidence, outcome: Outcome) -> None:
-    """A message is sent again if the answer of the broker was lost, or the actor that waited for it crashed."""
+    """Check messages that are in Kafka twice: one is sent again if its answer was lost, or the actor that waited for it crashed."""
     seen: dict[tuple[str, str], tuple[int, int]] = {}
     for (topic, partition), log in evidence.logs.items():
         for name, offset, t in zip(log.ids, log.offsets, log.times, strict=True):
@@ -188,7 +188,7 @@ def _check_late(evidence: Evidence, group: GroupView, outcome: Outcome) -> None:
 
 
 def _could_not_know(evidence: Evidence, topic: str, remade: float, each: Delivery) -> bool:
-    """Whether a daemon that delivered this had no time yet to find out that the topic was made again, or a fault kept it."""
+    """Return whether a daemon that delivered this could not know yet that the topic was made again, also for a fault."""
     fault = evidence.windows.ungraceful(each.t0, each.t0, topic, (each.d,))
     return each.t0 < remade + _COMPARES or fault is not None
 

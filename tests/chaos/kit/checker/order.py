@@ -43,7 +43,7 @@ def check(evidence: Evidence, outcome: Outcome) -> None:
 def _explain(
     evidence: Evidence, group: GroupView, partition: int, late: Delivery, overtaker: Delivery
 ) -> str:
-    """Why a message may come late: an answer with it was lost, or two daemons had the partition."""
+    """Say why a message may come late: an answer with it was lost, or two daemons had the partition."""
     at = bisect_left(group.unknown, (late.t0 - MEMORY, 0.0, 0))
     for t0, _, _ in group.unknown[at:]:
         if t0 > overtaker.t1:

@@ -1,4 +1,4 @@
-"""What the checker found, and how it is printed."""
+"""The checker's findings, and how they are printed."""
 
 from __future__ import annotations
 
@@ -48,15 +48,27 @@ class Outcome:
         """The longest silence of a partition that had a message, outside of faults, in seconds; and where."""
 
     def find(self, rule: str, text: str, t: float, since: float | None = None) -> None:
-        """Add a finding."""
+        """Add a finding.
+
+        Args:
+            rule: that is broken.
+            text: what is wrong, and where.
+            t: when it showed, wall-clock time in seconds.
+            since: when it may have begun; None: at ``t``.
+        """
         self.findings.append(Finding(rule, text, t, t if since is None else since))
 
+    @property
+    def rules(self) -> list[str]:
+        """The rules that have findings, in alphabetical order."""
+        return sorted({finding.rule for finding in self.findings})
+
     def count(self, rule: str) -> int:
-        """The number of findings of one rule."""
+        """Return the number of findings of one rule."""
         return sum(1 for finding in self.findings if finding.rule == rule)
 
     def lines(self) -> list[str]:
-        """The report, line by line."""
+        """Return the report, line by line."""
         evidence, figures = self._evidence, self.figures
         lost, stalls = self.count("loss"), self.count("progress")
         found = [
@@ -75,7 +87,7 @@ class Outcome:
             *(f"{name}: {count:,}" for name, count in sorted(figures.items()) if ":" in name),
             f"faults: {_list(Counter(fault.kind for fault in evidence.faults))}",
         ]
-        for rule in sorted({finding.rule for finding in self.findings}):
+        for rule in self.rules:
             found += self._of_rule(rule)
         if self.findings:
             found += ["", f"repeat it with: {evidence.command}"]
@@ -92,7 +104,7 @@ class Outcome:
         return found
 
     def _around(self, since: float, until: float) -> list[str]:
-        """The faults and other events before a finding."""
+        """Return the faults and other events before a finding."""
         lines = [
             (fault.t0, f"{self._at(fault.t0)} to {self._at(fault.t1)} {fault.kind}: {fault.note}")
             for fault in self._evidence.faults

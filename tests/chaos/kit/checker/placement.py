@@ -60,7 +60,7 @@ def _check_place(evidence: Evidence, each: dict[str, Any], outcome: Outcome) -> 
 
 
 def _layout(evidence: Evidence, topic: str, t0: float, t1: float, after: float) -> Layout | None:
-    """How many partitions a topic had in all this time, and so many seconds before; None if that changed."""
+    """Return the layout that a topic had in all this time, and so many seconds before; None if it changed."""
     for layout in evidence.layouts[topic]:
         if (layout.since == 0.0 or layout.since + after <= t0) and t1 <= layout.until:
             return layout
@@ -68,7 +68,7 @@ def _layout(evidence: Evidence, topic: str, t0: float, t1: float, after: float) 
 
 
 def _hashed(key: bytes, partitions: int) -> int:
-    """FNV-1a, 32 bits, signed as Sarama does it."""
+    """Return the partition of a key: FNV-1a, 32 bits, signed as Sarama does it."""
     value = 2166136261
     for byte in key:
         value = ((value ^ byte) * 16777619) % 2**32

@@ -1,7 +1,7 @@
 """Progress: a partition with messages for a group is not silent for long, while clients ask.
 
 Every daemon has clients of every group that ask all the time, so silence is the proxy's. Time in which a
-fault is at work does not count for the first bound; the second bound holds whatever happens.
+fault is at work does not count for the first bound, which the plan sets; the second bound holds whatever happens.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ from bisect import bisect_left, bisect_right
 from tests.chaos.kit.checker.evidence import NEVER, Evidence, GroupView
 from tests.chaos.kit.checker.outcome import Outcome
 
-CALM_BOUND = 15.0
-"""Seconds without any delivery, outside of faults and of the recovery from them."""
-HARD_BOUND = 120.0
-"""Seconds without a delivery of something new, faults or not. Storms last 35 s."""
+HARD_BOUND = 8
+"""As many times the plan's bound may pass without a delivery of something new, faults or not: 120 s of 15. Storms last 35 s."""
 
 
 def check(evidence: Evidence, outcome: Outcome) -> None:
@@ -52,14 +50,14 @@ def _check(evidence: Evidence, group: GroupView, partition: int, outcome: Outcom
         where = f"{group.name} {group.topic}/{partition} at {log.offsets[index]}"
         if calm > outcome.slowest[0]:
             outcome.slowest = (calm, where)
-        if calm > CALM_BOUND:
+        if calm > evidence.plan["silence"]:
             outcome.find("progress", f"{where}: no delivery for {calm:.1f} s without a fault", t, begin)
-        elif t - since > HARD_BOUND:
+        elif t - since > HARD_BOUND * evidence.plan["silence"]:
             outcome.find("progress", f"{where}: nothing new was delivered for {t - since:.1f} s", t, since)
 
 
 def _firsts_of_strays(group: GroupView, partition: int) -> list[float]:
-    """When records were first delivered that have been deleted or have expired since: they were new then."""
+    """List when records were first delivered that have been deleted or have expired since: they were new then."""
     firsts: dict[tuple[int, str], float] = {}
     for each in group.strays:
         if each.partition == partition:
@@ -71,6 +69,6 @@ def _firsts_of_strays(group: GroupView, partition: int) -> list[float]:
 def _longest_calm(
     evidence: Evidence, topic: str, heard: list[float], since: float, until: float
 ) -> tuple[float, float]:
-    """The longest silence without a fault in this time, and when it began; repeated deliveries break it too."""
+    """Return the longest silence without a fault in this time, and when it began; repeated deliveries break it too."""
     times = [since, *heard[bisect_right(heard, since) : bisect_left(heard, until)], until]
     return max((evidence.windows.calm(start, end, topic), start) for start, end in itertools.pairwise(times))

@@ -24,7 +24,7 @@ class Fault(NamedTuple):
 
     @property
     def until(self) -> float:
-        """When the groups are over it."""
+        """The time at which the groups are over it."""
         return self.t1 + KINDS[self.kind].recovery
 
 
@@ -38,7 +38,7 @@ class Windows:
     def any(
         self, since: float, until: float, topic: str, *, daemons: tuple[int, ...] = (), others: bool = False
     ) -> Fault | None:
-        """A fault at work in this time.
+        """Return a fault at work in this time.
 
         Args:
             since: seconds of the wall clock.
@@ -50,7 +50,14 @@ class Windows:
         return self._find(since, until, topic, daemons, ungraceful=False, others=others)
 
     def ungraceful(self, since: float, until: float, topic: str, daemons: tuple[int, ...]) -> Fault | None:
-        """A fault at work, of a kind that may make a daemon forget accepted acknowledgements."""
+        """Find a fault at work, of a kind that may make a daemon forget accepted acknowledgements.
+
+        Args:
+            since: wall-clock time, in seconds.
+            until: likewise.
+            topic: a fault of another topic does not count.
+            daemons: a fault of another daemon does not count, unless this is empty.
+        """
         return self._find(since, until, topic, daemons, ungraceful=True)
 
     def _find(
@@ -77,7 +84,14 @@ class Windows:
         return None
 
     def troubled(self, since: float, until: float, topic: str, daemon: int) -> float:
-        """How many seconds of this time had a fault at work, but for those of the topic itself and of other daemons."""
+        """Count the seconds of a time in which a fault was at work.
+
+        Args:
+            since: wall-clock time, in seconds.
+            until: likewise.
+            topic: faults of it, or of another topic, do not count.
+            daemon: faults of another daemon do not count.
+        """
         merged = _merge(
             (max(since, fault.t0), min(until, fault.until))
             for fault in self._faults
@@ -90,7 +104,13 @@ class Windows:
         return sum(end - start for start, end in merged)
 
     def calm(self, since: float, until: float, topic: str) -> float:
-        """How many seconds of this time had no fault at work."""
+        """Count the seconds of a time in which no fault was at work.
+
+        Args:
+            since: wall-clock time, in seconds.
+            until: likewise.
+            topic: faults of another topic do not count.
+        """
         merged = self._merged.get(topic)
         if merged is None:
             merged = self._merged[topic] = _merge(

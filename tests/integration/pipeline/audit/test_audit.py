@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +19,9 @@ from pixy.errors import PixyError
 from pixy.journal import Kind
 from pixy.pipeline.audit import output
 from pixy.pipeline.audit.report import render
+from pixy.pipeline.lake import Lake
 from tests.integration.pipeline.audit.world import AuditWorld, Event, event_of
+from tests.integration.pipeline.support import FAST_START
 from tests.kafka.cluster import Cluster
 from tests.support import ROOT
 
@@ -77,11 +81,9 @@ def test_traffic_without_faults_is_clean(world: AuditWorld, spark: Any) -> None:
     rows = pq.read_table(Path(result.request.out, "windows.parquet")).to_pylist()
     assert sum(row["acked"] for row in rows) == MESSAGES
     html = Path(result.request.out, "report.html").read_text()
-    assert html.count("<svg") == 1
+    assert html.count('class="card topic"') == 1
     assert summary["inputs_digest"] in html
-    assert "http://" not in html.replace("http://www.w3.org", "").replace("http://purl.org", "").replace(
-        "http://creativecommons.org", ""
-    ), "the report is self-contained"
+    assert "http://" not in html and "src=" not in html, "the report is self-contained"
     assert json.loads(Path(result.request.out, "audit.json").read_text()) == json.loads(json.dumps(summary))
 
 
@@ -206,10 +208,10 @@ def test_a_record_that_is_no_journal_batch_is_an_error(world: AuditWorld, spark:
 
 def test_an_altered_lake_is_an_error(world: AuditWorld, spark: Any) -> None:
     lake = Path(world.doctored_lake(lambda table: table))
-    file = next(lake.glob("data/**/*.parquet"))
+    file = lake / next(iter(Lake.open(str(lake)).state().files))
     whole = file.read_bytes()
     file.write_bytes(whole[:-1])
-    with pytest.raises(PixyError, match=f"{file} has {len(whole) - 1} bytes; its manifest says {len(whole)}"):
+    with pytest.raises(PixyError, match=f"{file} has {len(whole) - 1} bytes; the table says {len(whole)}"):
         world.audit(spark, "refused", lake=str(lake))
     file.write_bytes(b"x" * len(whole))
     with pytest.raises(PixyError, match=file.name):
@@ -217,8 +219,9 @@ def test_an_altered_lake_is_an_error(world: AuditWorld, spark: Any) -> None:
     file.unlink()
     with pytest.raises(PixyError, match=f"{file} is missing"):
         world.audit(spark, "refused", lake=str(lake))
-    manifest = next(lake.glob("_manifests/*.json"))
-    manifest.write_text(manifest.read_text().replace('"rows"', '"Rows"'))
+    shutil.rmtree(lake / "ranges")
+    entry = lake / "data/_delta_log/00000000000000000001.json"
+    entry.write_text(entry.read_text().replace('\\"bytes\\":', '\\"bytes\\":1'))
     with pytest.raises(PixyError, match="was altered"):
         world.audit(spark, "refused", lake=str(lake))
 
@@ -234,6 +237,7 @@ def test_the_command(world: AuditWorld) -> None:
             capture_output=True,
             timeout=400,
             check=False,
+            env={**os.environ, **FAST_START},
         )
 
     refused = run("--out", str(out))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -14,11 +15,15 @@ from confluent_kafka import Producer
 from prometheus_client.parser import text_string_to_metric_families
 
 from pixy.config import Kafka, Proxy
+from pixy.kafka import settings
+from pixy.kafka.blocking import ClusterView
+from pixy.kafka.group_offsets import Commit
 from pixy.pipeline.audit import output, prometheus
 from pixy.pipeline.audit.job import audit
 from pixy.pipeline.audit.report import render
 from pixy.pipeline.audit.request import AuditRequest
 from pixy.pipeline.audit.summary import summarize
+from tests.integration.pipeline.support import FAST_START
 from tests.kafka.cluster import Cluster, free_port
 from tests.support import ROOT
 
@@ -33,6 +38,7 @@ def command(*arguments: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         timeout=250,
         check=False,
+        env={**os.environ, **FAST_START},
     )
 
 
@@ -122,7 +128,41 @@ def test_an_empty_topic_has_no_windows(kafka: Cluster, name: str, spark: Any, tm
         (0, 0, 0),
         (1, 0, 0),
     ]
-    assert "Nothing is missing, duplicated or out of order." in (tmp_path / "out" / "report.html").read_text()
+    assert "Nothing is missing, duplicated or out of order," in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_the_lag_of_a_group_is_a_finding_and_late_against_the_bound(
+    kafka: Cluster, name: str, spark: Any, tmp_path: Path
+) -> None:
+    kafka.create_topic(name, 1)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap()[0]})
+    now = round(time.time() * 1000)
+    for at in range(30):
+        producer.produce(name, b"v%d" % at, timestamp=now - (3_600_000 if at < 20 else 0))
+    assert producer.flush(30) == 0
+    proxy = Proxy(kafka=Kafka(seed_peers=kafka.bootstrap()))
+    ClusterView(settings.admin(proxy)).commit(f"{name}-group", [Commit(name, 0, 5, "")])
+    request = AuditRequest(
+        str(tmp_path / "out"),
+        proxy=proxy,
+        topics=(name,),
+        groups=(f"{name}-group",),
+        settle=0.0,
+        late=600_000,
+        sequences=False,
+        contents=False,
+    )
+    summary = summarize(audit(spark, request, lambda _line: None))
+    assert summary["verdict"] == "clean", "behind is no loss"
+    (problem,) = summary["problems"]
+    assert (problem["kind"], problem["group"], problem["offsets"], problem["since"]) == (
+        "group behind",
+        f"{name}-group",
+        25,
+        now - 3_600_000,
+    )
+    assert problem["why"] == ["15 of 25 waiting offsets are older than 10 min"]
+    assert problem["next"][0]["command"] == f"kafka-pixy group describe {name}-group"
 
 
 def test_the_gauges_of_a_log_are_those_of_the_audit(

@@ -14,6 +14,7 @@ from pixy.kafka.blocking import ClusterView
 from pixy.pipeline.audit.gaps import Gap, PartitionLog, Reason, explain_gaps
 from pixy.pipeline.audit.intervals import Intervals
 from pixy.pipeline.audit.log_scan import scan_log
+from pixy.pipeline.datasource.access import from_proxy
 from pixy.pipeline.errors import SourceError
 from tests.integration.pipeline.support import await_markers
 from tests.kafka.cluster import Cluster
@@ -78,7 +79,7 @@ class Topic:
         return PartitionLog(
             start,
             end,
-            scan_log(self.proxy, self.name, 0, missing, start),
+            scan_log(from_proxy(self.proxy), self.name, 0, missing, start),
             compacted="compact" in config["cleanup.policy"],
             deleting="delete" in config["cleanup.policy"],
             retention_ms=int(config["retention.ms"]),
@@ -194,4 +195,4 @@ def test_delete_records_cuts_inside_a_batch_or_between_batches(kafka: Cluster, n
 def test_a_topic_that_does_not_exist_is_an_error(kafka: Cluster, name: str) -> None:
     proxy = Proxy(kafka=Kafka(seed_peers=kafka.bootstrap()))
     with pytest.raises(SourceError, match=f"{name}/0: the log cannot be scanned"):
-        scan_log(proxy, name, 0, Intervals.span(0, 5), 0)
+        scan_log(from_proxy(proxy), name, 0, Intervals.span(0, 5), 0)

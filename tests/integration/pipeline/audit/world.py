@@ -24,7 +24,7 @@ from pixy.pipeline.audit.job import audit
 from pixy.pipeline.audit.request import AuditRequest
 from pixy.pipeline.audit.result import AuditResult
 from pixy.pipeline.audit.summary import summarize
-from pixy.pipeline.lake import Lake, State
+from pixy.pipeline.lake import Entry, Lake
 from tests.kafka.cluster import Cluster
 from tests.support import make_config, serving
 
@@ -95,27 +95,15 @@ class AuditWorld:
     # -- planted faults -------------------------------------------------------------------------
 
     def doctored_lake(self, change: Callable[[pa.Table], pa.Table]) -> str:
-        """Copy the lake with a changed first file; the copy's manifests match it."""
+        """Copy the lake with a changed first file; the copy's table lists the file as it is."""
         target = self.folder / f"doctored-{len(list(self.folder.iterdir()))}"
         shutil.copytree(self.lake, target)
         lake = Lake.open(str(target))
-        manifests = list(lake.manifests())
-        path = next(file.path for manifest in manifests for file in manifest.files)
-        file = target / path
-        pq.write_table(change(pq.ParquetFile(file).read()), file)
-        shutil.rmtree(target / "_manifests")
-        state = State()
-        for manifest in manifests:
-            lake.publish(
-                state,
-                replace(
-                    manifest,
-                    files=tuple(
-                        replace(each, size=file.stat().st_size) if each.path == path else each
-                        for each in manifest.files
-                    ),
-                ),
-            )
+        old = next(iter(lake.state().files.values()))
+        new = target / old.path.replace(".parquet", "-changed.parquet")
+        pq.write_table(change(pq.ParquetFile(target / old.path).read()), new)
+        changed = replace(old, path=str(new.relative_to(target)), size=new.stat().st_size)
+        lake.publish(lake.ledger(), Entry("optimization"), [changed], [old])
         return str(target)
 
     def doctored_journal(self, change: Callable[[list[Event]], list[Event]]) -> str:

@@ -112,18 +112,39 @@ def test_what_cannot_be_read_is_named() -> None:
         decode(frames[0], "the reply")
 
 
-def test_a_frame_is_read_once_though_ctrl_c_hits_its_handling() -> None:
+def test_ctrl_c_in_the_handling_of_a_frame_neither_repeats_it_nor_holds_up_those_behind_it() -> None:
     seen: list[int] = []
 
-    def struck(frame: Frame) -> None:
+    def handle(frame: Frame) -> None:
         seen.append(frame.call)
-        if frame.call == 2:
+        if frame.call in (2, 3, 5):
             raise KeyboardInterrupt
 
-    reader = FrameReader(struck, lambda: None, LIMIT)
-    feed(reader, b"".join(wire(Kind.DONE, call, "reply") for call in (1, 2, 3)), KeyboardInterrupt)
-    feed(reader, wire(Kind.DONE, 4, "reply"))
-    assert seen == [1, 2, 3, 4]
+    reader = FrameReader(handle, lambda: None, LIMIT)
+    loop = asyncio.new_event_loop()
+
+    def struck(data: bytes) -> int:
+        """Read in the loop; return how often Ctrl-C has left it, as a user might have it run again."""
+        left = 0
+        loop.call_soon(feed, reader, data)
+        for _ in range(5):
+            loop.call_soon(loop.stop)
+            try:
+                loop.run_forever()
+            except KeyboardInterrupt:
+                left += 1
+        return left
+
+    try:
+        large = wire(Kind.DONE, 5, bytes(SCRATCH))
+        small = b"".join(wire(Kind.DONE, call, "reply") for call in (1, 2, 3, 4))
+        assert struck(small + large[:1000]) == 2
+        assert seen == [1, 2, 3, 4], "no other frame comes before these are answered"
+        assert struck(large[1000:]) == 1
+        assert struck(wire(Kind.DONE, 6, "reply")) == 0
+        assert seen == [1, 2, 3, 4, 5, 6]
+    finally:
+        loop.close()
 
 
 class Raises:

@@ -253,3 +253,31 @@ async def test_an_interrupt_of_the_program_is_no_answer(transport: Any, error: B
     else:
         await transport._answer(asked, answer)
     assert len(transport._client.published) == (not isinstance(error, KeyboardInterrupt))
+
+
+async def test_names_are_bounded(transport: Any) -> None:
+    most = actors_nats.MAX_SUBJECT - len("actors.")
+    transport.ref("a" * most)
+    for name in ("a" * (most + 1), "\xe4" * (most // 2 + 1), "\udcff" * (most // 3 + 1)):
+        with pytest.raises(ValueError, match=f"bytes, more than {actors_nats.MAX_SUBJECT}"):
+            transport.ref(name)
+
+
+async def test_a_served_name_is_bounded_with_its_group(transport: Any) -> None:
+    async with ActorSystem() as system:
+        with pytest.raises(ValueError, match="the group"):
+            await transport.serve("a" * 2000, system.spawn(Actor), group="g" * 2000)
+
+
+async def test_an_errors_text_need_not_be_utf_8(transport: Any) -> None:
+    await transport._publish_error(SimpleNamespace(reply="inbox.1"), ValueError("no file \udcff"))
+    assert b"no file \\udcff" in transport._client.published[0][1]
+
+
+async def test_no_task_is_left_of_a_closed_transport() -> None:
+    tasks = asyncio.all_tasks()
+    made = actors_nats.NatsTransport(PickleCodec(), "actors", 3, 2, 30.0)
+    made._client = Client()
+    made._sender = asyncio.create_task(made._send())
+    await made.close()
+    assert asyncio.all_tasks() == tasks

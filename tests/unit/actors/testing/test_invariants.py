@@ -16,6 +16,7 @@ from actors._core.mailbox import Mailbox
 from actors._policy import RestartHistory
 from actors._system import ActorSystem
 from actors.testing import Sim, SimulationFailed, simulate
+from tests.effort import seeds
 
 QUICK = Supervision(backoff=Backoff(first=0.01, most=0.02))
 
@@ -45,7 +46,7 @@ def caught(scenario: Any, match: str, **options: Any) -> None:
 
 
 def test_the_healthy_runtime_passes() -> None:
-    for seed in range(30):
+    for seed in seeds(30):
         simulate(talk, seed=seed, mode=("actors", "pct", "harsh", "loop")[seed % 4])
 
 

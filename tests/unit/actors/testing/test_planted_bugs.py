@@ -17,6 +17,7 @@ from actors import (
     Supervision,
 )
 from actors.testing import explore, search, simulate
+from tests.effort import seeds
 
 SEEDS = range(300)
 
@@ -78,7 +79,7 @@ def test_a_lost_update_is_found(mode: str) -> None:
 
 
 def test_the_healthy_account_passes() -> None:
-    explore(payments(atomic=True), seeds=SEEDS)
+    explore(payments(atomic=True), seeds=seeds(len(SEEDS)))
 
 
 # -- a lost ask: a reply that is taken over and, in one interleaving, lost --------------------------
@@ -140,7 +141,7 @@ def test_a_lost_ask_is_found_as_a_deadlock(mode: str) -> None:
 
 
 def test_the_healthy_cache_passes() -> None:
-    explore(readers(careful=True), seeds=SEEDS)
+    explore(readers(careful=True), seeds=seeds(len(SEEDS)))
 
 
 # -- a restart storm: two actors that crash each other ------------------------------------------------
@@ -218,5 +219,5 @@ def test_a_restart_storm_is_found(mode: str) -> None:
 
 
 def test_the_calm_partners_pass() -> None:
-    explore(storm(calm=True), seeds=SEEDS)
+    explore(storm(calm=True), seeds=seeds(len(SEEDS)))
     assert simulate(storm(calm=True)).seconds < 10

@@ -94,7 +94,7 @@ async def test_the_wait_graph_names_asker_and_target() -> None:
         graph = wait_graph(system)
         gate.set()
         await reply
-        assert wait_graph(system) == {"asks": [], "waits": [], "cycles": [], "hidden": 0}
+        assert wait_graph(system) == {"asks": [], "waits": [], "cycles": [], "hidden": 0, "unseen": 0}
     assert [(ask["asker"], ask["target"]) for ask in graph["asks"]] == [
         (None, "/source"),
         ("/source", "/sink"),

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -62,9 +62,10 @@ class Impatient(threading.Event):
 
 
 @pytest.fixture
-def log(caplog: pytest.LogCaptureFixture) -> Iterator[pytest.LogCaptureFixture]:
-    with caplog.at_level(logging.ERROR, "actors"):
-        yield caplog
+def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
+    # Not at_level: where a test sets another level within it, pytest restores this one, for all later tests.
+    caplog.set_level(logging.ERROR, "actors")
+    return caplog
 
 
 @pytest.mark.parametrize("kind", [Blocker, Coroutine])
@@ -86,6 +87,31 @@ async def test_a_report_names_the_actor_and_the_code(kind: type[Any], log: pytes
     assert "block_until(message)" in event.stack and "block_until(message)" in log.text
     assert LONGER <= event.seconds < time.monotonic() - began
     assert watch.blocks == len(heard)
+
+
+async def test_a_loop_that_runs_no_python_code_is_a_warning_of_one_line(
+    log: pytest.LogCaptureFixture,
+) -> None:
+    """A busy machine is nobody's fault: the stack would show the program's start only."""
+    lock = threading.Lock()
+    lock.acquire()
+    log.set_level(logging.WARNING, "actors")
+
+    def free() -> None:
+        while not log.records:
+            threading.Event().wait(THRESHOLD / 10)
+        lock.release()
+
+    async with ActorSystem() as system:
+        with LoopWatch(system, threshold=THRESHOLD) as watch:
+            await turn_until(lambda: watch._loop_thread is not None)
+            freed = asyncio.create_task(asyncio.to_thread(free))
+            await asyncio.sleep(0)
+            asyncio.get_running_loop().call_soon(lock.acquire)
+            await freed
+    (record,) = log.records
+    assert record.levelno == logging.WARNING and "\n" not in record.getMessage()
+    assert "has not turned for" in record.getMessage()
 
 
 async def test_a_loop_that_turns_is_not_blocked() -> None:

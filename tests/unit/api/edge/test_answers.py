@@ -34,6 +34,9 @@ class Transport(asyncio.Transport):
     def write(self, data: Any) -> None:
         self.written += bytes(data)
 
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """What is written is taken at once."""
+
     def is_closing(self) -> bool:
         return self.closing
 

@@ -16,11 +16,11 @@ from pixy.api.edge.connections import Slot
 from pixy.api.edge.deadline import Deadline
 from pixy.api.edge.heads import Heads
 from pixy.api.edge.http_protocol import HttpServer
-from pixy.api.edge.pace import STEPS, Pace
+from pixy.api.edge.pace import STEPS, TURN, Pace
 from pixy.api.edge.pieces import AT_ONCE
 from pixy.api.rest.server import RestServer
 from pixy.config.model import Connections
-from tests.unit.api.edge.test_waiting import CHUNKED, GET, Transport, post
+from tests.unit.api.edge.test_waiting import CHUNKED, GET, PART, Transport, post
 
 LINES = CHUNKED + b"28\r\n%s\r\n" % (b"x" * 40) * 1000
 
@@ -199,4 +199,59 @@ async def test_a_stop_does_not_wait_for_requests_that_come_meanwhile(monkeypatch
         connection.data_received(GET)
     await crowd.server.catch_up(600.0)
     assert max(client.answers for _, client in found) <= 3 and any(connection.kept for connection, _ in found)
+    await crowd.close()
+
+
+async def test_bodies_that_take_little_do_not_wait_behind_many_usual_requests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Those of 20 KB beside 1,000 connections whose requests fill each turn: what has time in a turn is parsed in it."""
+    crowd = Crowd(monkeypatch, again=True)
+    bodies, usual = await crowd.open(400, "10.0.0.2"), await crowd.open(1000)
+    for connection, _ in bodies + usual:
+        connection.data_received(GET)
+    await crowd.settle(50)
+    for connection, _ in bodies:
+        connection.data_received(post(b"x" * 20_000))
+    assert sum(bool(connection.kept) for connection, _ in bodies) > 200
+    turns = 0
+    while any(connection.kept for connection, _ in bodies):
+        await asyncio.sleep(0)
+        turns += 1
+        assert turns < 30
+    await crowd.close()
+
+
+async def test_heads_that_are_late_together_are_refused_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = Crowd(monkeypatch)
+    found = await crowd.open(1000)
+    for connection, _ in found:
+        connection.data_received(PART)
+    await crowd.settle(100)
+
+    def refused() -> int:
+        return sum(b" 408 " in client.written for _, client in found)
+
+    write = Client.write
+
+    def takes(client: Client, data: bytes) -> None:
+        crowd.now += 5e-5
+        write(client, data)
+
+    monkeypatch.setattr(Client, "write", takes)
+    for connection, _ in found:
+        connection._head_timer.cancel()
+        connection._head_is_late()
+    of_a_turn = round(TURN / 5e-5) + 1
+    before = refused()
+    assert 0 < before <= of_a_turn
+    whole, gone = found[-1], found[-2]
+    whole[0].data_received(b"b\r\n\r\n")
+    gone[0].connection_lost(None)
+    while refused() < 998:
+        await asyncio.sleep(0)
+        assert refused() - before <= of_a_turn
+        before = refused()
+    await crowd.settle(20)
+    assert b" 200 " in whole[1].written and refused() == 998 and not gone[1].written
     await crowd.close()

@@ -75,3 +75,30 @@ async def test_a_thousand_tasks_share_a_timer_and_end_in_their_order(monkeypatch
     await asyncio.gather(*(wait(number) for number in range(1000)))
     assert ended == list(range(0, 1000, 2))
     assert len(timers) < 250, "not one for each of the 500 that wait"
+
+
+async def test_tasks_whose_times_end_together_end_in_several_turns() -> None:
+    deadline, ended, turns = Deadline(60.0), 0, 0
+
+    async def wait() -> None:
+        nonlocal ended
+        try:
+            with deadline:
+                await asyncio.Event().wait()
+        except TimeoutError:
+            ended += 1
+
+    tasks = [asyncio.create_task(wait()) for _ in range(300)]
+    await asyncio.sleep(0)
+    for task in deadline._due:
+        deadline._due[task] = 0.0
+    assert deadline._timer is not None
+    deadline._timer.cancel()
+    deadline._end()
+    while ended < len(tasks):
+        before = ended
+        await asyncio.sleep(0)
+        assert ended - before <= 64
+        turns += 1
+        assert turns < 1000
+    assert deadline.held == 0 and deadline._timer is None

@@ -7,6 +7,7 @@ import itertools
 import socket
 import ssl
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,8 @@ from pixy.api.edge import acceptor as acceptor_module
 from pixy.api.edge.acceptor import Acceptor
 from pixy.api.edge.connections import Book
 from pixy.api.edge.greeting import greeted, missing
-from pixy.api.edge.pace import STEPS, Pace
+from pixy.api.edge.pace import HANDSHAKES, Pace
+from pixy.api.edge.tls_records import PacedTls
 
 
 def _hello() -> bytes:
@@ -37,7 +39,7 @@ def divided(size: int) -> bytes:
     return b"".join(HELLO[:3] + len(part).to_bytes(2, "big") + part for part in parts)
 
 
-@given(st.integers(1, 2000), st.data())
+@given(st.integers(len(HELLO) // 32 + 1, 2000), st.data())
 def test_a_greeting_is_known_when_it_is_whole(size: int, data: st.DataObject) -> None:
     whole = divided(size)
     assert missing(whole) == missing(whole + b"more") == 0
@@ -61,6 +63,12 @@ def test_what_is_no_greeting_is_not_waited_for(data: bytes) -> None:
 def test_no_greeting_is_waited_for_without_end() -> None:
     record = b"\x16\x03\x01\x40\x00" + b"\x01\xff\xff\xff" + b"x" * (16_384 - 4)
     assert missing(record) and missing(record * 2) == 0
+
+
+def test_few_records_of_a_greeting_are_looked_at() -> None:
+    """Each byte that comes would cost as much as all before it."""
+    record = b"\x16\x03\x01\x00\x01\x01"
+    assert missing(record * 31) and missing(record * 32) == missing(record * 5000) == 0
 
 
 @pytest.fixture
@@ -112,7 +120,7 @@ async def test_few_handshakes_begin_in_a_turn(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(acceptor_module, "greeted", arrived)
     loop, ticks = asyncio.get_running_loop(), itertools.count()
     monkeypatch.setattr(loop, "connect_accepted_socket", connect)
-    context: Any = object()
+    context: Any = SimpleNamespace()
     listener: Any = object()
     book = Book(1000, 1000)
     acceptor = Acceptor(
@@ -121,7 +129,7 @@ async def test_few_handshakes_begin_in_a_turn(monkeypatch: pytest.MonkeyPatch) -
         book,
         lambda: context,
         10.0,
-        Pace(lambda: next(ticks) * 1e-4, STEPS),
+        Pace(lambda: next(ticks) * 1e-4, HANDSHAKES),
     )
     tasks: list[asyncio.Task[None]] = []
     for caller in ["hostile"] * 200 + ["honest"]:
@@ -131,6 +139,7 @@ async def test_few_handshakes_begin_in_a_turn(monkeypatch: pytest.MonkeyPatch) -
     before = 0
     while not all(task.done() for task in tasks):
         await asyncio.sleep(0)
-        assert len(begun) - before <= STEPS
+        assert len(begun) - before <= HANDSHAKES
         before = len(begun)
-    assert len(begun) == 201 and begun.index("honest") < STEPS
+    assert context.sslobject_class is PacedTls, "records have turns, too"
+    assert len(begun) == 201 and begun.index("honest") < HANDSHAKES

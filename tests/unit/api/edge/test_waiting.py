@@ -63,6 +63,9 @@ class Transport:
     def abort(self) -> None:
         self.closed = True
 
+    def set_write_buffer_limits(self, high: int) -> None:
+        """What is written is taken at once."""
+
 
 class World:
     """One connection, whose requests are answered once ``go`` has a permit for each; each answer names its body's size."""

@@ -118,6 +118,8 @@ class _Loads(HTMLParser):
 def test_the_page_shows_every_operation_once_and_loads_its_own_files_only() -> None:
     parser = _Loads()
     parser.feed(page.render().decode())
+    icon = parser.loads.pop(0)  # in the page: else a browser asks for /favicon.ico, which is not there
+    assert icon.startswith("data:image/svg+xml,%3Csvg") and "%3C%2Fsvg%3E" in icon
     assert parser.loads == ["openapi.json", "openapi.json", f"docs/viewer.js?v={page.VERSION}"]
     hidden = {
         path

@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from pixy.api.restv1 import divided as module
 from pixy.api.restv1.divided import Undivided, divided
+from tests.effort import examples
 
 
 class Record(msgspec.Struct):
@@ -61,7 +62,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     st.lists(VALUES, max_size=12),
     st.sampled_from([None, 1]),

@@ -9,7 +9,7 @@ import itertools
 import json
 import re
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, strategies as st
@@ -17,7 +17,7 @@ from hypothesis import given, strategies as st
 from pixy.api.edge.budget import Budget
 from pixy.api.edge.pace import Pace
 from pixy.api.limits import STEP
-from pixy.api.restv1 import embedded, produce, reads
+from pixy.api.restv1 import embedded, long_values, produce, reads
 from pixy.api.restv1.divided import PIECE
 from pixy.api.restv1.embedded import decode_long, decode_value
 from pixy.api.restv1.errors import ApiError
@@ -223,3 +223,58 @@ async def test_records_and_their_json_text_count_while_an_answer_is_made(
     call.negotiated = SimpleNamespace(response_format="binary", records_type=lambda _format: "")
     body: Any = await reads.fetch_many(call)
     assert held and min(held) >= 200 * 10_000 + len(body)
+
+
+LISTS = b"[" + b"[]," * 700_000 + b"0]"
+TEXTS = b'"%b"' % ("é".encode() * 1_000_000)
+SPACED = b"[" + b"0 , " * 500_000 + b"0]"
+
+
+@pytest.mark.parametrize("form", ["binary", "json"])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"records":[{"value":%b}]}' % LISTS,
+        b'{"records":[{"value":1},{"key":%b,"value":%b}]}' % (SPACED, TEXTS),
+        b'{"x":%b,"records":[{"value":null}]}' % LISTS,
+        b'{"records":[{"value":null}],"x":%b}' % TEXTS,
+        b'%b{"records":[%b{"value":null}%b]}' % (b" " * 600_000, b" " * 600_000, b" " * 600_000),
+        b'{"records":[{"value":%b]}' % LISTS,
+        b'{"records":7,"x":%b}' % LISTS,
+    ],
+    ids=range(7),
+)
+async def test_nothing_long_is_parsed_in_one_piece(
+    form: str, body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a long record, nor what is beside the records, nor a body with an error."""
+    long = list[int]()
+
+    def noting(function: Any) -> Any:
+        def noted(text: bytes, **options: Any) -> Any:
+            long.append(len(text))
+            return function(text, **options)
+
+        return noted
+
+    async def once(body: bytes, call: Any) -> Any:
+        try:
+            return await produce.decode(body, call)
+        except ApiError as error:
+            return error.kind
+
+    expected = await once(body, Call(form))
+    for module, name in ((produce, "_parse_list"), (produce, "_parse_valid"), (long_values, "_skip")):
+        monkeypatch.setattr(module, name, noting(getattr(module, name)))
+    monkeypatch.setattr(produce, "_loose", None)
+    monkeypatch.setattr(long_values.msgspec.json, "format", noting(long_values.msgspec.json.format))
+    call: Any = Call(form)
+    assert await once(body, call) == expected
+    assert max(long) <= 5 * PIECE and call.turns >= len(body) // (4 * PIECE)
+
+
+async def test_a_long_json_value_is_stored_without_white_space() -> None:
+    body = b'{"records":[{"key":%b,"value":%b}]}' % (SPACED, TEXTS)
+    (record,) = await produce.decode(body, cast(Any, Call("json")))
+    assert isinstance(record, produce.Record)
+    assert record.key == SPACED.replace(b" ", b"") and record.value == TEXTS

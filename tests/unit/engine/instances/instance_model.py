@@ -198,6 +198,9 @@ class Session:
             self.wanted = (0, 0)
             self.post(Fetched(found, size))
 
+    def heard(self, event: Assigned) -> None:
+        pass
+
     def release(self, _revoked: Revoked, commits: Iterable[Commit]) -> None:
         self.kafka.commit(commits)
         for partition in self.releasing:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
 from actors.testing import Sim, simulate
+from pixy.engine.instances.context import END
 from pixy.engine.instances.messages import (
     AssignPartitions,
     CommitPositions,
@@ -18,6 +21,8 @@ from pixy.engine.instances.messages import (
     SubscribeTo,
 )
 from pixy.errors import IllegalState, KafkaError
+from pixy.membership.instances import Assigned
+from pixy.wire.types import TopicPartition
 from tests.unit.engine.instances.instance_model import READ, Case, scenario
 from tests.unit.engine.records import TOPIC
 
@@ -168,3 +173,43 @@ async def test_a_change_right_after_a_seek_does_not_undo_it(sim: Sim) -> None:
     await change
     found = [*await case.read(), *await case.read()]
     assert sorted(found) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+
+
+async def waiting(sim: Sim) -> tuple[Case, list[dict[TopicPartition, int]]]:
+    """An instance that waits for the leader of its partition, and what its session is told to keep from then on."""
+    case = started(sim)
+    await case.ask(AssignPartitions((ONE,)))
+    session = case.kafka.sessions[-1]
+    session.post(Assigned({ONE: END}))
+    told: list[dict[TopicPartition, int]] = []
+    assign = session.assign
+
+    def recorded(token: int, partitions: Any, keep: Mapping[TopicPartition, int], **options: Any) -> None:
+        told.append(dict(keep))
+        assign(token, partitions, keep, **options)
+
+    session.assign = recorded  # type: ignore[method-assign]
+    return case, told
+
+
+@scenario
+async def test_a_change_right_after_seeks_before_the_beginning_is_known_undoes_none(sim: Sim) -> None:
+    case, told = await waiting(sim)
+    seeks = []
+    for each in (1, 2):
+        seeks.append(case.ask(SeekTo({ONE: each}, {})))
+        await asyncio.sleep(0.001)  # in this order
+    await case.ask(AssignPartitions((ONE, OTHER)))
+    for seek in seeks:
+        await seek
+    assert told == [{ONE: 1}], "the later one may fail"
+    found = [*await case.read(), *await case.read()]
+    assert sorted(found) == [(0, 2), (1, 0), (1, 1), (1, 2)]
+
+
+@scenario
+async def test_a_change_tells_the_session_which_partitions_still_wait(sim: Sim) -> None:
+    """It knows since when, and the reader keeps what it reads of one that begins meanwhile."""
+    case, told = await waiting(sim)
+    await case.ask(AssignPartitions((ONE, OTHER)))
+    assert told == [{ONE: END}]

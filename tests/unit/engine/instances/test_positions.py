@@ -7,6 +7,8 @@ from hypothesis import given, strategies as st
 
 from pixy.engine.instances.positions import FetchedRecords, Positions
 from pixy.kafka.consumer import Commit
+from pixy.kafka.instance_consumer import BEGINNING, END
+from pixy.kafka.partition_logs import FirstAttempt
 from pixy.membership.instances import EarlierPosition
 from tests.unit.engine.records import Record
 
@@ -125,7 +127,7 @@ def test_a_restart_tells_what_the_group_may_have_committed() -> None:
 
 
 def test_a_restart_keeps_a_position_at_which_nothing_was_read() -> None:
-    """It was the end once. What was written since is the reader's. An end that nobody knew yet is looked up again."""
+    """It was the end once. What was written since is the reader's."""
     made = Positions()
     made.assign({A: 5, B: 7, ("t", 2): -1}, {B})
     kept = {A: EarlierPosition(5, frozenset({5})), B: EarlierPosition(7, frozenset({7}))}
@@ -138,6 +140,34 @@ def test_a_restart_keeps_a_position_at_which_nothing_was_read() -> None:
     assert made.begin_again() == kept
     made.assign({A: 6, B: 8})
     assert made.uncommitted() == (), "they begin elsewhere"
+
+
+def test_a_restart_keeps_the_oldest_record_for_a_position_wherever_it_is() -> None:
+    made = book(p0=BEGINNING)
+    assert made.begin_again() == {A: EarlierPosition(BEGINNING, frozenset({BEGINNING}))}
+    assert not made.resuming, "there is nothing to commit"
+
+
+def test_a_restart_keeps_since_when_a_partition_waits_for_its_beginning() -> None:
+    """Until it begins, is sought, or goes; and from one restart to the next."""
+    made, first, second = Positions(), FirstAttempt(), FirstAttempt()
+    made.wait({A: first, B: second})
+    made.assign({A: END, B: END})
+    assert made.begin_again() == {} and made.late == {A: first, B: second}
+    made.assign({A: END})
+    made.begin_again()
+    assert made.late == {A: first, B: second}, "B was not assigned in between"
+    made.assign({A: 70, B: END})
+    assert made.late == {B: second}
+    made.seek({B: 7})
+    assert made.late == {}
+    made.wait({A: first, B: second})
+    made.drop([A])
+    assert made.late == {B: second}
+    made.drop([B])
+    made.wait({B: second})
+    made.forget_earlier()
+    assert made.late == {}, "it is not chosen any more"
 
 
 def test_a_position_that_begins_elsewhere_after_a_restart_has_no_commit_yet() -> None:

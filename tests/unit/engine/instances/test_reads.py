@@ -34,6 +34,27 @@ async def test_a_read_returns_as_soon_as_there_is_a_record(sim: Sim) -> None:
 
 
 @scenario
+async def test_so_does_one_that_finds_records_without_bytes(sim: Sim) -> None:
+    """A null key with a null or empty value."""
+    case = Case(sim, wait=20.0).start()
+    await case.subscribe()
+    case.kafka.produce(0, 3, size=0)
+    begun = now()
+    assert await case.read() == [(0, 0), (0, 1), (0, 2)]
+    assert now() - begun < 0.1
+
+
+@scenario
+async def test_a_read_that_can_hold_no_more_records_waits_for_no_more_bytes(sim: Sim) -> None:
+    case = Case(sim, wait=20.0, max_records=10, min_bytes=2000).start()
+    await case.subscribe()
+    case.kafka.produce(0, 100)
+    begun = now()
+    assert len(await case.read(ReadRecords(10**6, 10**5))) == 10
+    assert now() - begun < 0.1
+
+
+@scenario
 async def test_an_empty_answer_comes_only_after_the_wait(sim: Sim) -> None:
     case = Case(sim, wait=3.0).start()
     await case.subscribe()

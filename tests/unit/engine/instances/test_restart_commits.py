@@ -13,14 +13,15 @@ from pixy.engine.instances.messages import (
     AssignPartitions,
     CommitPositions,
     DeleteInstance,
+    GetAssignment,
     GetSubscription,
     SubscribeTo,
     Unsubscribe,
 )
-from pixy.errors import IllegalState, TooManyRequests, Unavailable, UnknownInstance
+from pixy.errors import IllegalState, KafkaError, TooManyRequests, Unavailable, UnknownInstance
 from pixy.membership.instances import Assigned
 from tests.unit.engine.instances.instance_model import Case, now, scenario
-from tests.unit.engine.instances.test_changes import ONE
+from tests.unit.engine.instances.test_changes import DOWN, ONE, OTHER
 from tests.unit.engine.instances.test_restarts import TWO
 from tests.unit.engine.records import TOPIC
 
@@ -161,6 +162,21 @@ async def test_a_commit_that_waits_behind_the_delete_of_the_instance_opens_no_se
     assert case.kafka.committed == {ONE: 2}
 
 
+@scenario
+async def test_a_commit_that_waits_behind_the_delete_of_its_subscription_has_no_result_of_its_own(
+    sim: Sim,
+) -> None:
+    """The delete commits for the last time; nobody knows yet whether that succeeds."""
+    case = await restarting(sim, auto_commit=True)
+    case.kafka.close_takes = 4.0
+    delete, commit = case.ask(Unsubscribe()), case.ask(CommitPositions())
+    with pytest.raises(IllegalState, match="the subscription was deleted"):
+        await commit
+    await delete
+    assert case.kafka.committed == {ONE: 2}
+    assert await case.ask(CommitPositions()) == []
+
+
 # -- deletes ------------------------------------------------------------------------------------------
 
 
@@ -228,6 +244,47 @@ async def test_a_delete_that_waits_leaves_a_later_subscription(sim: Sim) -> None
     await asyncio.sleep(5)
     assert await case.ask(GetSubscription()) == ["other", TOPIC]
     assert not case.kafka.sessions[-1].closed
+
+
+@scenario
+async def test_a_delete_that_waits_leaves_a_later_subscription_to_the_same_topics(sim: Sim) -> None:
+    case, delete = await waits_with_a_delete(sim)
+    await case.ask(SUBSCRIBED)
+    await delete
+    assert await case.ask(GetSubscription()) == [TOPIC]
+    assert await case.read() == [(0, 2)]
+
+
+async def deletes_what_is_in_effect(sim: Sim, consumes: Any, change: Any, later: list[Any]) -> None:
+    case = await failing(sim, consumes, takes=1.0, auto_commit=True)
+    case.kafka.change_fails = [DOWN] * (2 + len(later))
+    while len(case.kafka.sessions) < 2:
+        await asyncio.sleep(0.01)
+    first = case.ask(change)
+    await asyncio.sleep(0.2)
+    delete = case.ask(Unsubscribe())
+    await asyncio.sleep(0.2)
+    for each in (first, *map(case.ask, later)):
+        with pytest.raises(KafkaError, match="no coordinator"):
+            await each
+    await delete
+    assert await case.ask(GetAssignment()) == await case.ask(GetSubscription()) == []
+    with pytest.raises(IllegalState, match="not subscribed"):
+        await case.read()
+
+
+@pytest.mark.parametrize("later", [0, 1])
+@pytest.mark.parametrize(
+    ("consumes", "changes"),
+    [
+        (CHOSEN, (AssignPartitions((ONE, OTHER)), AssignPartitions((OTHER,)))),
+        (SUBSCRIBED, (SubscribeTo((TOPIC, "other")), SubscribeTo(("other",)))),
+    ],
+)
+def test_a_delete_that_waits_is_not_undone_by_changes_that_fail(
+    consumes: Any, changes: tuple[Any, Any], later: int
+) -> None:
+    simulated(deletes_what_is_in_effect, consumes, changes[0], list(changes[1 : 1 + later]))
 
 
 @scenario

@@ -9,6 +9,7 @@ import pytest
 
 from actors import ActorDeadError
 from actors.testing import Sim, simulate
+from pixy.engine.instances.context import END
 from pixy.engine.instances.messages import (
     AssignPartitions,
     DeleteInstance,
@@ -19,6 +20,8 @@ from pixy.engine.instances.messages import (
     Unsubscribe,
 )
 from pixy.errors import KafkaError
+from pixy.kafka.partition_logs import FirstAttempt
+from pixy.membership.instances import Assigned, Met
 from tests.unit.engine.instances.instance_model import Case, scenario
 from tests.unit.engine.instances.test_changes import DOWN, ONE, OTHER, started
 from tests.unit.engine.records import TOPIC
@@ -50,6 +53,26 @@ async def test_chosen_partitions_are_assigned_again_until_it_succeeds(sim: Sim) 
     assert case.kafka.assigned == [((ONE,), False), *[((ONE,), True)] * 4]
     await asyncio.sleep(LONG)
     assert len(case.kafka.assigned) == 5
+
+
+@scenario
+async def test_the_next_session_knows_which_partitions_wait_for_their_beginning_and_since_when(
+    sim: Sim,
+) -> None:
+    case, first = started(sim), FirstAttempt()
+    await case.ask(AssignPartitions((ONE,)))
+    case.kafka.change_takes = 1000.0  # the events of the next sessions are those below
+    for event in (Met({}, {ONE: first}), Assigned({ONE: END})):
+        case.kafka.sessions[-1].post(event)
+    for _ in range(2):
+        case.fail_session()
+        await asyncio.sleep(0.2)
+        assert case.kafka.sessions[-1].earlier.late == {ONE: first}
+        case.kafka.sessions[-1].post(Assigned({ONE: END}))
+    case.kafka.sessions[-1].post(Assigned({ONE: 2}))
+    case.fail_session()
+    await asyncio.sleep(0.2)
+    assert case.kafka.sessions[-1].earlier.late == {}
 
 
 @scenario
@@ -168,12 +191,8 @@ async def test_a_subscription_under_way_leaves_what_was_in_effect(sim: Sim) -> N
     assert await case.read() == [(0, 0), (0, 1), (0, 2)]
 
 
-@scenario
-async def test_partitions_that_are_chosen_while_the_old_ones_are_resumed_keep_their_positions(
-    sim: Sim,
-) -> None:
-    """The client's read has failed, so it chooses them once more."""
-    case = started(sim)
+async def choose_once_more_while_resuming(case: Case) -> None:
+    """Choose partitions in the middle of a restart: what was read does not come again, and nothing is left out."""
     await case.ask(AssignPartitions((ONE,)))
     assert await case.read(TWO) == [(0, 0), (0, 1)]
     case.kafka.change_takes = 1.0
@@ -181,20 +200,21 @@ async def test_partitions_that_are_chosen_while_the_old_ones_are_resumed_keep_th
     await asyncio.sleep(0.2)
     await case.ask(AssignPartitions((ONE, OTHER)))
     assert await case.read() == [(0, 2), (1, 0), (1, 1), (1, 2)]
+
+
+@scenario
+async def test_partitions_that_are_chosen_while_the_old_ones_are_resumed_keep_their_positions(
+    sim: Sim,
+) -> None:
+    """The client's read has failed, so it chooses them once more."""
+    await choose_once_more_while_resuming(started(sim))
 
 
 @scenario
 async def test_partitions_that_are_chosen_keep_their_positions_also_if_resuming_the_old_ones_fails(
     sim: Sim,
 ) -> None:
-    case = started(sim, None, DOWN)
-    await case.ask(AssignPartitions((ONE,)))
-    assert await case.read(TWO) == [(0, 0), (0, 1)]
-    case.kafka.change_takes = 1.0
-    case.fail_session()
-    await asyncio.sleep(0.2)
-    await case.ask(AssignPartitions((ONE, OTHER)))
-    assert await case.read() == [(0, 2), (1, 0), (1, 1), (1, 2)]
+    await choose_once_more_while_resuming(started(sim, None, DOWN))
 
 
 # -- patterns -----------------------------------------------------------------------------------------

@@ -16,7 +16,8 @@ from pixy.config.model import Journal as Conf
 from pixy.engine.consume.group_consumer import GroupConsumer
 from pixy.engine.journal.buffer import Journal, Kind, Stream
 from pixy.engine.journal.writer import SUPERVISION, DrainJournal, JournalWriter
-from pixy.journal import AUTO, JournalBatch, decode
+from pixy.journal import AUTO, JournalBatch, decode, encode_columns
+from tests.effort import seeds
 from tests.unit.actors.virtual_time import virtual_time
 from tests.unit.engine.consume.group_model import MESSAGES, PARTITIONS, Scenario
 
@@ -120,7 +121,7 @@ async def test_each_full_batch_is_written_at_once() -> None:
 def many(journal: Journal, count: int, first: int = 0) -> None:
     now = journal.clock()
     journal.put_many(
-        [(int(Kind.PRODUCED), now, STREAM, at, 0, -1, 0.0, 0, 0) for at in range(first, first + count)]
+        [(int(Kind.PRODUCED), now, STREAM, at, 0, -1, 0.0, 0, 0, "") for at in range(first, first + count)]
     )
 
 
@@ -327,7 +328,10 @@ async def test_the_batches_behind_one_that_cannot_be_encoded_are_written_by_the_
         bench = Bench(system, linger=3600.0)
         await bench.ref
         bench.journal.put_many(
-            [(int(Kind.ACKED), 0.0, STREAM, 2**70 if at == 3 else at, 0, -1, 0.0, 0, 0) for at in range(30)]
+            [
+                (int(Kind.ACKED), 0.0, STREAM, 2**70 if at == 3 else at, 0, -1, 0.0, 0, 0, "")
+                for at in range(30)
+            ]
         )
         await until(lambda: len(bench.clients) == 2)
         bench.add(10, first=30)
@@ -375,7 +379,7 @@ class Journalled(Scenario):
 
 @pytest.mark.slow
 def test_the_journal_agrees_with_the_clients() -> None:
-    for seed in range(6):
+    for seed in seeds(6):
         crash = Crash(path="/g/t.*", probability=0.002)
 
         async def scenario(sim: Sim) -> None:
@@ -409,7 +413,7 @@ def test_messages_given_back_have_returned_events() -> None:
         assert kinds.count(Kind.RETURNED) == made.given_back > 5
         assert kinds.count(Kind.OFFERED) - made.given_back == sum(made.offered.values())
 
-    for seed in range(6):
+    for seed in seeds(6):
         simulate(scenario, seed=seed)
 
 
@@ -424,10 +428,21 @@ def test_each_assignment_has_a_revoked_event() -> None:
         assert set(begun) == set(ended) and len(begun) == len(ended) >= PARTITIONS
         assert [ended[stream] for stream in begun][-PARTITIONS:] == [MESSAGES] * PARTITIONS
 
-    for seed in range(4):
+    for seed in seeds(4):
         simulate(scenario, seed=seed)
 
 
 async def test_the_journal_is_disabled_by_default() -> None:
     assert Proxy().journal.topic == ""
     assert AUTO == 2, "documented"
+
+
+@pytest.mark.parametrize("callers", [True, False])
+async def test_callers_are_written_unless_they_shall_not_be(callers: bool) -> None:
+    journal = Journal(Conf(topic="journal", callers=callers), lambda: 0.0)
+    journal.add(int(Kind.OFFERED), 0.0, STREAM, 7, caller="key:shop")
+    journal.add(int(Kind.ASSIGNED), 0.0, STREAM, 0)
+    [(events, _)] = journal.take(partly=True)
+    value = encode_columns("c1", 0, 0, journal.columns(events))
+    assert decode(value).callers_of() == (["key:shop", ""] if callers else ["", ""])
+    assert (b"key:shop" in value) is callers

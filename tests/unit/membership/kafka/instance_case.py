@@ -148,6 +148,8 @@ class Case:
     def _post(self, event: Any) -> None:
         if isinstance(event, Revoked):
             self.on_revoked(event)
+        if isinstance(event, Assigned):
+            self.session.heard(event)
         self._events.put_nowait(event)
 
     @property

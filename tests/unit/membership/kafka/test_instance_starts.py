@@ -11,6 +11,7 @@ import pytest
 from pixy.errors import PixyError, Unavailable, UnknownPartition
 from pixy.kafka.group_offsets import CommittedOffset
 from pixy.kafka.instance_consumer import BEGINNING, END
+from pixy.kafka.partition_logs import FirstAttempt
 from pixy.membership.instances import Earlier, EarlierPosition, MetTopic
 from pixy.membership.kafka.instance_starts import StartOffsets
 from pixy.wire.connection import Broker
@@ -145,6 +146,77 @@ def test_what_an_instance_has_committed_itself_means_nothing_in_a_topic_that_was
     assert starts().of_assignment(client, [PARTITION], {}, {PARTITION}).starts == {PARTITION: begins}
     client = Client(10)
     assert made.of_member(client, [PARTITION], {PARTITION}).starts == {PARTITION: 10}, "that was for once"
+
+
+# -- what the reader has read nothing of ----------------------------------------------------------------
+
+
+def waited(*, commits: bool = False) -> tuple[StartOffsets, FirstAttempt]:
+    """Of an instance with ``latest`` that restarts, and whose first partition has waited for its leader, which is there now."""
+    first = FirstAttempt()
+    earlier = Earlier({}, {TOPIC: MetTopic(None, 2)}, {PARTITION: first})
+    return StartOffsets("i", oldest=False, commits=commits, earlier=earlier), first
+
+
+def test_a_partition_still_begins_where_its_log_ended_at_the_first_attempt_before_a_restart() -> None:
+    """The present end would leave out what was written since."""
+    client: Any = Client(None)
+    made, first = waited()
+    found = made.of_member(client, [PARTITION], set())
+    assert (found.starts, found.to_fetch) == ({PARTITION: END}, {PARTITION: 0})
+    assert found.late[PARTITION] is first
+    client.leaders[PARTITION] = "no leader"
+    assert made.of_member(client, [PARTITION], set()).late[PARTITION] is not first, "that was for once"
+
+
+@pytest.mark.parametrize("repeated", [False, True])
+def test_so_does_a_chosen_one(repeated: bool) -> None:
+    client: Any = Client(None)
+    made, first = waited()
+    for _ in range(2):  # the first attempt fails later on, say
+        found = made.of_assignment(client, [PARTITION], {}, repeated=repeated)
+        assert found.starts == {PARTITION: END} and found.late[PARTITION] is first
+    made.assigned()
+    client.leaders[PARTITION] = "no leader"
+    assert made.of_assignment(client, [PARTITION], {}).late[PARTITION] is not first, "that was for once"
+
+
+def test_but_not_if_the_group_has_committed_an_offset_since_or_the_topic_was_made_again() -> None:
+    client: Any = Client(500)
+    assert waited()[0].of_member(client, [PARTITION], set()).starts == {PARTITION: 500}
+    assert waited()[0].of_assignment(client, [PARTITION], {}).starts == {PARTITION: 500}
+    client = Client(None)
+    assert waited()[0].of_member(client, [PARTITION], {PARTITION}).starts == {PARTITION: 3}
+    assert waited()[0].of_assignment(client, [PARTITION], {}, {PARTITION}).starts == {PARTITION: 3}
+
+
+def test_a_partition_that_waits_was_not_added_though_all_below_it_have_offsets() -> None:
+    """They have those of their ends."""
+    client: Any = Client(None)
+    made, first = waited(commits=True)
+    made._late = {OTHER: first}
+    committed = {PARTITION: 500, OTHER: None}
+    client.committed = lambda asked, _timeout: {each: CommittedOffset(committed[each], "") for each in asked}
+    assert made.of_member(client, [OTHER], set()).starts == {OTHER: END}
+
+
+def test_a_partition_of_which_nothing_was_read_from_its_oldest_record_on_still_begins_there() -> None:
+    """With ``latest``, too. Its topic was made after it was chosen, say."""
+    client: Any = Client(None)
+    position = EarlierPosition(BEGINNING, frozenset({BEGINNING}))
+    earlier = Earlier({PARTITION: position, OTHER: position})
+
+    def made() -> StartOffsets:
+        return StartOffsets("i", oldest=False, commits=False, earlier=earlier)
+
+    expected = {PARTITION: 3, OTHER: BEGINNING}
+    assert made().of_member(client, [PARTITION, OTHER], set()).starts == expected
+    found = made().of_assignment(client, [PARTITION, OTHER], {}, repeated=True)
+    assert found.starts == expected
+    client.layout = lambda topics: {topic: {0: True, 1: True} for topic in topics}
+    assert made().of_assignment(client, [PARTITION, OTHER], {}).starts == expected
+    kept = made().of_assignment(client, [PARTITION, OTHER], {PARTITION: BEGINNING})
+    assert kept.starts == dict.fromkeys(expected, BEGINNING), "the reader may have read on since"
 
 
 # -- chosen partitions --------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from pixy.pipeline.audit.facts import ARCHIVED, BLOCK_BITS, FACTS, LOGGED, pack,
 from pixy.pipeline.audit.tallies import NO_GROUP, TallyKind
 from tests.effort import examples
 
-WINDOW, WATERMARK = 1000, 500
+WINDOW, LATE_AFTER = 1000, 1300
 TP_ID, BLOCK = 5, 3
 BASE = BLOCK << BLOCK_BITS
 STREAMS = {0: -1, 1: 0, 2: 0, 3: 1}
@@ -31,7 +31,7 @@ def run(
     facts["tp_id"][:], facts["block"][:] = TP_ID, facts["offset"] >> BLOCK_BITS
     context = Context(
         WINDOW,
-        WATERMARK,
+        LATE_AFTER,
         np.array([STREAMS[at] for at in sorted(STREAMS)]),
         np.array([at in streams_with_holes for at in sorted(STREAMS)]),
         histories or {},
@@ -244,8 +244,7 @@ def test_duplicate_late_and_misplaced_rows_of_the_lake_are_counted(facts: list[d
     exists = {row["offset"] for row in facts if row["kind"] in (ARCHIVED, LOGGED, Kind.PRODUCED)}
     assert counts(made, TallyKind.PRODUCED, NO_GROUP) == len(exists)
     late = sum(
-        (700 if row["offset"] < BASE + 6 else 2600)
-        > row["timestamp"] - row["timestamp"] % WINDOW + WINDOW + WATERMARK
+        (700 if row["offset"] < BASE + 6 else 2600) > row["timestamp"] + LATE_AFTER
         for row in facts
         if row["kind"] == ARCHIVED
     )

@@ -32,9 +32,9 @@ def test_the_hash_is_xxh64(pairs: list[tuple[int, int]]) -> None:
     ]
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    return make_lake(tmp_path / "lake")
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    return make_lake(tmp_path_factory.mktemp("lake") / "lake")
 
 
 @settings(deadline=None)
@@ -53,8 +53,7 @@ def lake(tmp_path: Path) -> Lake:
         max_size=50,
     )
 )
-def test_stats_of_any_file(tmp_path_factory: pytest.TempPathFactory, made: list[Row]) -> None:
-    lake = make_lake(tmp_path_factory.mktemp("any") / "lake")
+def test_stats_of_any_file(lake: Lake, made: list[Row]) -> None:
     file = write_file(lake, "t", "2023-11-14", "f", made, row_group_size=7)
     assert read_stats(lake.path(file.path)) == {
         ("t", number): stats for number, stats in stats_of("t", made).items()
@@ -66,7 +65,7 @@ def test_topics_in_one_file_are_kept_apart(lake: Lake) -> None:
     tables = [pq.read_table(lake.path(file.path)) for file in both]
     path = lake.path("both.parquet")
     pq.write_table(pa.concat_tables(tables), path)
-    assert read_stats(path) == {(file.topic, 0): file.partitions[0] for file in both}
+    assert read_stats(path) == {(each.file.topic, 0): each.partitions[0] for each in both}
 
 
 def test_a_damaged_file_is_named(lake: Lake) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from array import array
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,13 @@ from pixy.pipeline.lake.record_reader import read_records
 from pixy.pipeline.lake.selection import Selection, partitions_of
 from pixy.pipeline.lake.state import State
 from pixy.pipeline.replay.writer import count
+from tests.effort import seeds
 from tests.unit.pipeline.support import make_lake, publish, rows, write_file
 
 T = 1_700_000_000_000
 
 
-@pytest.fixture(scope="module", params=range(4))
+@pytest.fixture(scope="module", params=seeds(4))
 def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Offsets 0 to 999 of two partitions, spread over days at random, as late records are.
 
@@ -28,7 +30,7 @@ def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     """
     chance = random.Random(request.param)
     lake = make_lake(tmp_path_factory.mktemp("lake") / "lake")
-    state = State()
+    state = lake.state()
     at = 0
     for batch in range(5):
         days: dict[str, list] = {}
@@ -46,10 +48,15 @@ def lake(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return lake
 
 
+@cache
+def state_of(lake: Lake) -> State:
+    return lake.state()
+
+
 def offsets(
     lake: Lake, partition: int, start: int = 0, matches: dict | None = None, **fields: object
 ) -> list[int]:
-    state = lake.state()
+    state = state_of(lake)
     selection = Selection(ends=partitions_of(state, "t"), **fields)  # type: ignore[arg-type]
     found = [
         row for chunk in read_records(lake, state, "t", partition, selection, start, matches) for row in chunk
@@ -84,7 +91,8 @@ def test_a_file_is_opened_when_its_first_offset_is_reached(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However many files a topic has, a replay has those open that overlap."""
-    lake, state = make_lake(tmp_path / "lake"), State()
+    lake = make_lake(tmp_path / "lake")
+    state = lake.state()
     for batch in range(5):
         files = [write_file(lake, "t", "2023-11-14", str(batch), rows(0, range(batch * 10, batch * 10 + 10)))]
         publish(lake, state, batch, files, {0: (batch * 10, batch * 10 + 10)})
@@ -97,6 +105,7 @@ def test_a_file_is_opened_when_its_first_offset_is_reached(
 
     monkeypatch.setattr(record_reader, "open_file", noting)
     found = []
+    state = lake.state()
     for chunk in read_records(lake, state, "t", 0, Selection(ends=partitions_of(state, "t"))):
         found += [row[0] for row in chunk]
         # The next file is opened to see where it begins.

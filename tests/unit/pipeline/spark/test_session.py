@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import sys
+
+import pytest
+
+from pixy.pipeline.spark import session
 from pixy.pipeline.spark.session import _with_delta
 
 
@@ -11,3 +17,21 @@ def test_settings_of_delta_are_added_to_the_given_ones() -> None:
     assert found["spark.databricks.delta.snapshotPartitions"] == "9"
     assert found["spark.sql.catalog.spark_catalog"].endswith("DeltaCatalog")
     assert _with_delta(found)["spark.sql.extensions"] == found["spark.sql.extensions"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "python"),
+    [([], sys.executable), (["spark.pyspark.python=/opt/pixy/bin/python"], "/opt/pixy/bin/python")],
+    ids=["the driver's", "named"],
+)
+def test_executors_have_the_python_that_is_named_or_the_driver_s(
+    monkeypatch: pytest.MonkeyPatch, settings: list[str], python: str
+) -> None:
+    for name in ("PYSPARK_GATEWAY_PORT", "PYSPARK_PYTHON"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setattr(session.jars, "check_java", lambda: 17)
+    monkeypatch.setattr(session.jars, "find", lambda _folder: [])
+    monkeypatch.setattr(session, "_start", lambda *_: None)
+    session.open_session("test", "spark://host:7077", settings=settings)
+    assert os.environ["PYSPARK_PYTHON"] == python

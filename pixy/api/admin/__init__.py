@@ -1,0 +1,1 @@
+"""The admin listener: metrics, probes, findings, debugging and the console, for operators."""

@@ -1,0 +1,101 @@
+"""``/trace``: the life of one message, or the messages with a key or header value, as JSON."""
+
+from __future__ import annotations
+
+import base64
+from typing import Final
+
+from aiohttp import web
+
+from pixy.api.admin.access import error
+from pixy.api.admin.queries import Wrong, number
+from pixy.api.rest.responses import status_of
+from pixy.config.model import App
+from pixy.engine.life.groups import Message
+from pixy.engine.life.lives import Lives
+from pixy.engine.life.search import Wanted
+from pixy.errors import PixyError
+
+_MOST: Final = 10_000
+"""Characters of a parameter."""
+_LATEST: Final = 253_402_300_799
+"""The last second of the year 9999."""
+
+
+class Tracing:
+    """The handler.
+
+    Args:
+        lives: tells lives of messages.
+        config: resolves the default cluster.
+    """
+
+    def __init__(self, lives: Lives, config: App) -> None:
+        self._lives = lives
+        self._config = config
+
+    async def trace(self, request: web.Request) -> web.Response:
+        """Answer ``topic``, ``partition`` and ``offset``; or ``topic`` and ``key``, ``key_base64`` or ``header`` (``NAME=VALUE``).
+
+        ``cluster``, ``group`` and ``since`` (seconds since 1970) narrow it.
+        """
+        cluster = self._config.cluster_name(_text(request, "cluster"))
+        topic = _text(request, "topic")
+        if not topic:
+            raise Wrong("topic is missing")
+        since = number(request, "since", -1, 0, _LATEST) if "since" in request.query else None
+        try:
+            if "offset" in request.query:
+                message = Message(
+                    cluster, topic, number(request, "partition", 0, 0, 2**31 - 1), _offset(request)
+                )
+                story = await self._lives.trace(message, _text(request, "group"), since)
+                return web.json_response(story.document())
+            partition = (
+                number(request, "partition", 0, 0, 2**31 - 1) if "partition" in request.query else None
+            )
+            wanted = _wanted(request)
+            return web.json_response(await self._lives.search(cluster, topic, wanted, partition, since))
+        except PixyError as problem:
+            return error(status_of(problem), str(problem))
+
+
+def _text(request: web.Request, name: str) -> str:
+    found = request.query.get(name, "")
+    if len(found) > _MOST:
+        raise Wrong(f"{name} has more than {_MOST} characters")
+    return found
+
+
+def _offset(request: web.Request) -> int:
+    text = request.query["offset"]
+    if len(text) > 19 or not text.isascii() or not text.isdecimal() or int(text) >= 2**63:
+        raise Wrong("offset must be a number of 0 or more")
+    return int(text)
+
+
+def _wanted(request: web.Request) -> Wanted:
+    key: bytes | None = None
+    if "key" in request.query:
+        key = _bytes(_text(request, "key"))
+    elif "key_base64" in request.query:
+        try:
+            key = base64.b64decode(_text(request, "key_base64"), validate=True)
+        except ValueError as problem:  # also binascii.Error
+            raise Wrong(f"key_base64 is no base64: {problem}") from None
+    if "header" not in request.query:
+        return Wanted(key)
+    name, equals, value = _text(request, "header").partition("=")
+    if not equals or not name:
+        raise Wrong("header must be NAME=VALUE")
+    return Wanted(key, (name, _bytes(value)))
+
+
+def _bytes(text: str) -> bytes:
+    try:
+        return text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        raise Wrong("key and header must be UTF-8") from None
+
+
+__all__ = ["Tracing"]

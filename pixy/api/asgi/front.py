@@ -1,0 +1,192 @@
+"""The ASGI application, and its listeners as actors.
+
+A hosting server (Envoy, :mod:`pixy.cli.envoy`) has the sockets. It hands each request to :class:`Front`, which finds the
+listener by the port that the request has come to. Requests that come before the daemon serves wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from pixy.api.asgi.calls import Calls
+from pixy.api.asgi.requests import Requests
+from pixy.api.asgi.types import Receive, Scope, Send, Served
+from pixy.api.edge.edge import Edge
+from pixy.api.grpc.server import GrpcServer, add_services, largest_message, make_gate
+from pixy.api.rest.server import RestServer, RestV1Server
+from pixy.api.restv1.app import RestV1
+from pixy.api.tls import ServerTls
+from pixy.config.model import Tls
+from pixy.engine.engine import Engine
+
+_GRACE: Final = 1.0
+_NOBODY: Final = b"no listener has this port\n"
+
+
+class HostedTls(ServerTls):
+    """The certificates of the hosting server's listeners.
+
+    Args:
+        config: the section ``tls``, with a certificate.
+        publish: hands the section to the hosting server, once its files have been read and fit. Blocks.
+
+    Raises:
+        StartError: the files cannot be read, or do not fit.
+    """
+
+    def __init__(self, config: Tls, publish: Callable[[Tls], None]) -> None:
+        self._section = config
+        self._publish = publish
+        super().__init__(config)
+
+    def load(self) -> None:
+        """See :class:`pixy.api.tls.ServerTls`."""
+        super().load()
+        self._publish(self._section)
+
+
+class Front:
+    """The ASGI application.
+
+    Args:
+        open_ports: asks the hosting server to open the listeners' ports; :meth:`opened` is called once it has.
+        publish_tls: see :class:`HostedTls`.
+    """
+
+    def __init__(self, open_ports: Callable[[], None], publish_tls: Callable[[Tls], None]) -> None:
+        self._open_ports = open_ports
+        self.publish_tls = publish_tls
+        self._addresses: asyncio.Future[dict[str, str]] | None = None
+        self._served: dict[str, Served] = {}
+        self._by_port: dict[int, Served] = {}
+        self._serves = asyncio.Event()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request."""
+        served = self._by_port.get(scope["server"][1])
+        if served is None:
+            await self._serves.wait()
+            served = self._by_port.get(scope["server"][1], _refuse)
+        await served(scope, receive, send)
+
+    async def address(self, listener: str, served: Served) -> str:
+        """Return the address of a listener, once the hosting server has bound it.
+
+        Args:
+            listener: its name.
+            served: answers its requests.
+        """
+        if self._addresses is None:
+            self._addresses = asyncio.get_running_loop().create_future()
+            self._open_ports()
+        self._served[listener] = served
+        return (await asyncio.shield(self._addresses))[listener]
+
+    def opened(self, addresses: dict[str, str]) -> None:
+        """Note that the ports are open.
+
+        Args:
+            addresses: ``host:port`` by the listener's name.
+        """
+        assert self._addresses is not None
+        if not self._addresses.done():
+            self._addresses.set_result(addresses)
+
+    def serve(self, addresses: dict[str, str]) -> None:
+        """Serve requests from now on, also those that have waited.
+
+        Args:
+            addresses: of all listeners by name, also of others.
+        """
+        for name, served in self._served.items():
+            self._by_port[int(addresses[name].rpartition(":")[2])] = served
+        self._serves.set()
+
+
+async def _refuse(_scope: Scope, _receive: Receive, send: Send) -> None:
+    await send({"type": "http.response.start", "status": 404, "headers": []})
+    await send({"type": "http.response.body", "body": _NOBODY})
+
+
+class HostedGrpc(GrpcServer):
+    """The gRPC listener behind a hosting server.
+
+    Args:
+        engine: answers the calls.
+        address: ``host:port``.
+        edge: the bounds.
+        front: takes the calls.
+    """
+
+    def __init__(self, engine: Engine, address: str, edge: Edge, front: Front) -> None:
+        super().__init__(engine, address, edge)
+        self._front = front
+        self._calls = Calls(largest_message(engine.config))
+
+    async def bind(self) -> str:
+        """See :class:`pixy.api.listener.Listener`."""
+        gate = self._gate = make_gate(self._engine, self._edge)
+        add_services(self._calls, self._engine, self._edge, gate, self._health, self.path.rpartition("/")[2])
+        self.tls = await _tls_of(self._engine, self._front)
+        return await self._front.address("grpc", self._calls)
+
+    def dead(self) -> str:
+        """Return nothing: where the hosting server dies, so does this process."""
+        return ""
+
+    async def close(self) -> None:
+        """Give calls a moment to finish, then end them."""
+        await self._calls.close(_GRACE)
+
+
+class _HostedRest(RestServer):
+    """A REST listener behind a hosting server.
+
+    Args:
+        engine: answers the requests.
+        address: ``host:port``.
+        rest_v1: the REST v1/v2 API, one for all listeners.
+        edge: the bounds.
+        front: takes the requests.
+    """
+
+    def __init__(self, engine: Engine, address: str, rest_v1: RestV1, edge: Edge, front: Front) -> None:
+        super().__init__(engine, address, rest_v1, edge)
+        self._front = front
+        self._requests: Requests
+
+    async def bind(self) -> str:
+        """See :class:`pixy.api.listener.Listener`."""
+        self._requests = Requests(self._serving(), self._edge)
+        await self._edge.proxies.start()
+        self.tls = await _tls_of(self._engine, self._front)
+        return await self._front.address(self._name, self._requests)
+
+    def dead(self) -> str:
+        """Return nothing: where the hosting server dies, so does this process."""
+        return ""
+
+    async def close(self) -> None:
+        """Let requests finish for a moment, then end them."""
+        await self._requests.close(_GRACE)
+        await self._rest_v1.close()
+
+
+class HostedRest(_HostedRest):
+    """Serves both REST APIs."""
+
+
+class HostedRestV1(_HostedRest, RestV1Server):
+    """Serves the REST v1/v2 API alone."""
+
+
+async def _tls_of(engine: Engine, front: Front) -> ServerTls | None:
+    config = engine.config.tls
+    if not config.certificate_path:
+        return None
+    return await asyncio.to_thread(HostedTls, config, front.publish_tls)
+
+
+__all__ = ["Front", "HostedGrpc", "HostedRest", "HostedRestV1", "HostedTls"]

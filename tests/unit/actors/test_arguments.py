@@ -1,0 +1,204 @@
+"""Arguments that are wrong are refused at the call, before anything has happened because of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pykka
+import pytest
+
+from actors import (
+    Actor,
+    ActorRef,
+    ActorSystem,
+    Backoff,
+    Intensity,
+    Strategy,
+    Supervision,
+    Terminated,
+    Wait,
+)
+from actors.patterns import CircuitBreaker, Groups, ask_with_retry
+
+NAN, HUGE = float("nan"), 10**400
+huge = pytest.param(HUGE, id="huge")
+QUICK = Supervision(backoff=Backoff(first=0.0))
+
+
+class Echo(Actor):
+    supervision = QUICK
+
+    def on_receive(self, message: Any) -> Any:
+        return message(self) if callable(message) else message
+
+
+class Told(Actor):
+    """Keeps the messages that it gets, those of all lives together."""
+
+    def __init__(self, got: list[Any]) -> None:
+        super().__init__()
+        self._got = got
+
+    def on_receive(self, message: Any) -> None:
+        self._got.append(message)
+
+
+class PykkaActor(pykka.ThreadingActor):
+    use_daemon_thread = True
+
+
+WRONG_REFS: list[Callable[[ActorRef[Any]], Any]] = [
+    lambda ref: ref.proxy(),
+    lambda ref: ref.path,
+    lambda _: None,
+    lambda ref: ref._cell.actor,
+]
+
+
+def fail(_: Any) -> None:
+    raise ValueError("a bug")
+
+
+@pytest.mark.parametrize("wrong", WRONG_REFS)
+async def test_a_refused_watch_leaves_nothing_behind(wrong: Callable[[ActorRef[Any]], Any]) -> None:
+    async with ActorSystem() as system:
+        watcher = system.spawn(Echo, supervision=QUICK)
+        other = system.spawn(Echo)
+        for method in (Actor.watch, Actor.unwatch):
+            with pytest.raises(TypeError, match="what is watched is an actor's ref, not"):
+                await watcher.ask(lambda self, method=method: method(self, wrong(other)), block=False)
+        watcher.tell(fail)
+        assert await watcher.ask("still there", block=False) == "still there"
+        assert watcher.statistics().restarts == 1
+        assert await watcher.stop(block=False)
+
+
+async def test_a_ref_of_pykka_is_not_watched() -> None:
+    ref = PykkaActor.start()
+    try:
+        async with ActorSystem() as system:
+            with pytest.raises(TypeError, match="an actor's ref"):
+                await system.spawn(Echo).ask(lambda self: self.watch(ref), block=False)
+    finally:
+        ref.stop()
+
+
+@pytest.mark.parametrize("wrong", WRONG_REFS)
+async def test_what_is_no_ref_joins_no_group(wrong: Callable[[ActorRef[Any]], Any]) -> None:
+    async with ActorSystem() as system:
+        groups = Groups(system)
+        first, second = system.spawn(Echo), system.spawn(Echo)
+        groups.join("g", first)
+        with pytest.raises(TypeError, match="a member is an actor's ref, not"):
+            groups.join("g", wrong(second))
+        groups.join("g", second)
+        assert groups.members("g") == (first, second)
+        assert groups.broadcast("g", "hi") == 2
+        watcher = system.spawn(Told, got := [])
+        watcher._cell.actor.watch(first)
+        await first.stop(block=False)
+        await second.ask("after the news to the groups' actor", block=False)
+        await asyncio.sleep(0)
+        assert groups.refs() == (second,)
+        assert [type(each) for each in got] == [Terminated]
+
+
+@pytest.mark.parametrize("wrong", ["restart", 5, 0.1, Supervision, lambda _: None])
+async def test_what_is_no_supervision(wrong: Any) -> None:
+    async with ActorSystem() as system:
+        with pytest.raises(TypeError, match="supervision is of class Supervision, not"):
+            system.spawn(Echo, supervision=wrong)
+        with pytest.raises(TypeError, match="supervision is of class Supervision, not"):
+            await system.spawn(Echo).ask(lambda self: self.spawn(Echo, supervision=wrong), block=False)
+        with pytest.raises(TypeError, match="supervision is of class Supervision, not"):
+            system.spawn_pool(Echo, supervision=wrong)
+        assert len(system.paths()) == 1
+
+
+async def test_none_is_no_supervision_of_a_top_level_actor() -> None:
+    async with ActorSystem() as system:
+        with pytest.raises(TypeError, match="supervision is of class Supervision, not None"):
+            system.spawn(Echo, supervision=None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Supervision(decide=5),  # type: ignore[arg-type]
+        lambda: Supervision(intensity=5),  # type: ignore[arg-type]
+        lambda: Supervision(backoff=0.1),  # type: ignore[arg-type]
+        lambda: Supervision(strategy="one_for_one"),  # type: ignore[arg-type]
+        lambda: Supervision(strategy=None),  # type: ignore[arg-type]
+        lambda: Intensity("5"),  # type: ignore[arg-type]
+        lambda: Intensity(window=Decimal(1)),  # type: ignore[arg-type]
+        lambda: Backoff(factor=Decimal(2)),  # type: ignore[arg-type]
+        lambda: Backoff(jitter=Decimal(0)),  # type: ignore[arg-type]
+        lambda: Backoff(first=HUGE),
+        lambda: Backoff(reset=HUGE),
+        lambda: Wait("1"),  # type: ignore[arg-type]
+        lambda: Wait(HUGE),
+        lambda: ActorSystem(stop_grace=HUGE),
+        lambda: ActorSystem(hook_timeout=HUGE),
+        lambda: ActorSystem(stop_timeout=HUGE),
+        lambda: ActorSystem(mailbox_capacity=2.5),  # type: ignore[arg-type]
+        lambda: CircuitBreaker(failures=NAN),  # type: ignore[arg-type]
+        lambda: CircuitBreaker(pause=0.1),  # type: ignore[arg-type]
+        lambda: Groups(ActorSystem(), capacity=-1),
+        lambda: Groups(ActorSystem(), capacity=NAN),  # type: ignore[arg-type]
+    ],
+)
+async def test_wrong_settings(make: Callable[[], object]) -> None:
+    with pytest.raises((ValueError, TypeError)):
+        make()
+
+
+async def test_each_strategy_is_one() -> None:
+    assert [Supervision(strategy=each).strategy for each in Strategy] == list(Strategy)
+
+
+@pytest.mark.parametrize("timeout", ["1", Decimal(1), huge, NAN])
+@pytest.mark.parametrize(
+    "send",
+    [
+        lambda _, ref, timeout: ref.ask("no", block=False, timeout=timeout),
+        lambda _, ref, timeout: ref.send("no", timeout=timeout),
+        lambda system, _, timeout: system.pool.ask("no", block=False, timeout=timeout),
+        lambda system, _, timeout: system.pool.send("no", timeout=timeout),
+        lambda _, ref, timeout: ask_with_retry(ref, "no", timeout=timeout),
+        lambda _, ref, timeout: ask_with_retry(ref, "no", within=timeout),
+    ],
+)
+async def test_a_refused_timeout_sends_nothing(send: Callable[..., Any], timeout: Any) -> None:
+    got: list[Any] = []
+    async with ActorSystem() as system:
+        ref = system.spawn(Told, got)
+        system.pool = system.spawn_pool(Told, got, size=1)  # type: ignore[attr-defined]
+        with pytest.raises((ValueError, TypeError)):
+            await send(system, ref, timeout)
+    assert got == []
+
+
+@pytest.mark.parametrize(
+    ("delay", "every"),
+    [
+        (0, Decimal("0.01")),
+        pytest.param(0, HUGE, id="huge"),
+        pytest.param(HUGE, None, id="huge delay"),
+        ("0", None),
+    ],
+)
+async def test_a_timer_that_could_not_be_set_again_is_refused(delay: Any, every: Any) -> None:
+    async with ActorSystem() as system:
+        ref = system.spawn(Echo)
+        with pytest.raises((ValueError, TypeError)):
+            await ref.ask(lambda self: self.set_timer("k", delay, "tick", every=every), block=False)
+        assert not await ref.ask(lambda self: self.has_timer("k"), block=False)
+
+
+async def test_no_limit_is_infinity() -> None:
+    endless = float("inf")
+    async with ActorSystem(slow_handler=endless, stop_grace=endless, hook_timeout=endless) as system:
+        assert await system.spawn(Echo).ask("hi", block=False, timeout=endless) == "hi"

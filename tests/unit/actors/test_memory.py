@@ -1,0 +1,91 @@
+"""What an idle actor keeps in memory, of itself and of what it has handled."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import tracemalloc
+import weakref
+from typing import Any
+
+import pytest
+
+from actors import Actor, ActorSystem, ThreadedActor
+from tests.unit.actors.virtual_time import virtual_system, virtual_time
+
+MANY = 500
+MOST_KIB = 3.9
+"""Per actor that is idle after one message. ``make bench-actors`` measures resident memory beside it."""
+
+
+class Value:
+    """An object that a reply may be."""
+
+
+class Plain(Actor):
+    def on_receive(self, message: Any) -> Any:
+        return Value()
+
+
+class Coroutine(Actor):
+    async def on_receive(self, message: Any) -> Any:
+        return Value()
+
+
+class InThread(ThreadedActor):
+    use_daemon_thread = True
+
+    def on_receive(self, message: Any) -> Any:
+        return Value()
+
+
+async def test_an_idle_actor_takes_no_more_memory_than_it_may() -> None:
+    async with ActorSystem() as system:
+
+        async def idle(count: int) -> list[Any]:
+            refs = [system.spawn(Plain) for _ in range(count)]
+            for ref in refs:
+                await ref.ask("once", block=False)
+            gc.collect()
+            return refs
+
+        first = await idle(10)  # what all actors share
+        assert not tracemalloc.is_tracing()
+        tracemalloc.start()
+        try:
+            refs = await idle(MANY)
+            taken = tracemalloc.get_traced_memory()[0] / MANY / 1024
+        finally:
+            tracemalloc.stop()
+        assert taken <= MOST_KIB, f"{taken:.2f} KiB an actor"
+        assert all(ref.is_alive() for ref in (*first, *refs))
+
+
+@pytest.mark.parametrize("kind", [Plain, Coroutine, InThread])
+async def test_an_idle_actor_does_not_keep_what_it_has_answered(kind: type[Actor]) -> None:
+    async with ActorSystem() as system:
+        ref = system.spawn(kind)
+        for _ in range(2):
+            value = weakref.ref(await ref.ask("ask", block=False))
+            while ref._cell.envelope is not None or not ref._cell.mailbox.asleep:
+                await asyncio.sleep(0)
+            gc.collect()
+            assert value() is None
+
+
+@virtual_time
+async def test_a_message_counts_once_however_long_it_waits_and_runs() -> None:
+    async with virtual_system() as system:
+        ref = system.spawn(Plain)
+        await ref
+        times = [0, 0, 1_000_000_000_000]  # sent, begun, ended, in ns: a plain handler of 1,000 s
+        clock, ref._cell.clock = ref._cell.clock, lambda: times.pop(0)
+        try:
+            await ref.ask("slow", block=False)
+        finally:
+            ref._cell.clock = clock
+        assert not times
+        found = ref.statistics()
+        assert found.processed == found.run.total == found.wait.total == 1
+        assert found.run.counts[-1] == 1 and len(found.run.counts) == len(found.wait.counts)
+        assert found.run.quantile(0.5) > 500 and found.wait.quantile(0.5) < 1e-5
