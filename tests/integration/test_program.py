@@ -426,7 +426,8 @@ async def test_tls_on_the_daemons_listeners(kafka: Cluster, name: str, tmp_path:
 def test_client_commands_produce_consume_ack_and_list(kafka: Cluster, name: str, tmp_path: Path) -> None:
     kafka.create_topic(name)
     config = tmp_path / "c.yaml"
-    config.write_text("proxies: {default: {consumer: {initial_offset: oldest, subscription_timeout: 6s}}}\n")
+    # The group has to last from one command's start to the next one's, and is waited for at the end.
+    config.write_text("proxies: {default: {consumer: {initial_offset: oldest, subscription_timeout: 20s}}}\n")
     with Running(kafka, f"--config={config}") as daemon:
         done = daemon.cli("produce", name, "-k", "a", "-H", "h=v", "--json", stdin="one\ntwo\n")
         assert done.returncode == 0, done.stderr
