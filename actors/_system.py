@@ -9,7 +9,7 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
@@ -391,7 +391,11 @@ class ActorSystem:
 
     def dump(self) -> str:
         """All actors, a line each, with the stacks of the handlers that wait."""
-        return inspection.dump(self.top)
+        return "\n".join(self.dumping())
+
+    def dumping(self) -> Iterator[str]:
+        """Yield what :meth:`dump` says, actor by actor. Actors may start and stop in between, and may then be missed or included."""
+        return inspection.dumping(self.top)
 
     # -- instruments ----------------------------------------------------------------------------
 

@@ -148,12 +148,11 @@ def pending_asks(top: Tree, now: int) -> list[PendingAsk]:
     return sorted(found, key=lambda ask: -ask.age)
 
 
-def dump(top: Tree) -> str:
-    """See :meth:`actors.ActorSystem.dump`."""
-    lines: list[str] = []
-    for cell in walk(top):
-        lines.append(describe(cell))
+def dumping(top: Tree) -> Iterator[str]:
+    """See :meth:`actors.ActorSystem.dumping`."""
+    for cell in walking(top):
+        lines = [describe(cell)]
         if cell.waiting_on is not None and cell.waiting_on.target is not None:
             lines.append(f"    waits for {cell.waiting_on.target.path}")
         lines.extend(f"  {line}" for line in (stack_of(cell.task) or "").splitlines())
-    return "\n".join(lines)
+        yield "\n".join(lines)

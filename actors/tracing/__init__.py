@@ -15,6 +15,16 @@ from actors.tracing.flow import Edge, Flow
 from actors.tracing.loop_watch import LoopWatch
 from actors.tracing.spans import Tracer
 from actors.tracing.traces import Span, Trace
-from actors.tracing.waits import wait_graph
+from actors.tracing.waits import wait_graph, wait_graph_steps
 
-__all__ = ["Crashes", "Edge", "Flow", "LoopWatch", "Span", "Trace", "Tracer", "wait_graph"]
+__all__ = [
+    "Crashes",
+    "Edge",
+    "Flow",
+    "LoopWatch",
+    "Span",
+    "Trace",
+    "Tracer",
+    "wait_graph",
+    "wait_graph_steps",
+]

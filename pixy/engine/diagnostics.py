@@ -10,12 +10,12 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
 from typing import Any
 
 from actors import ActorSystem, SlowHandler, TraceContext, trace_as
-from actors.tracing import Crashes, LoopWatch, Trace, Tracer, wait_graph
+from actors.tracing import Crashes, LoopWatch, Trace, Tracer, wait_graph_steps
 from pixy.config.model import Diagnostics as Settings
 
 logger = logging.getLogger("pixy.engine")
@@ -29,15 +29,6 @@ MAX_SLOW = 1_000
 
 MAX_CRASHES = 20
 """The most kinds of failures that a dump shows, the latest first."""
-
-
-def _indented(dump: str) -> Iterator[str]:
-    """Indent each actor, and what stands below it, by its depth in the tree."""
-    depth = 1
-    for line in dump.splitlines():
-        if line.startswith("/"):
-            depth = line.partition(" ")[0].count("/")
-        yield "  " * depth + line
 
 
 class Diagnostics:
@@ -101,26 +92,29 @@ class Diagnostics:
 
     def dump(self) -> str:
         """Describe all actors and what each is doing, who waits for whom, and which failures occurred."""
-        graph = wait_graph(self._system)
-        lines = [
-            "actors:",
-            *_indented(self._system.dump()),
-            f"asks under way: {len(graph['asks']) + graph['hidden']}",
-        ]
-        lines += [
-            f"  {ask['asker'] or 'outside'} -> {ask['target']} {ask['message']} {ask['state']} "
-            f"{ask['age']:.3f} s{' IN A CIRCLE' if ask['cycle'] else ''}"
-            for ask in graph["asks"]
-        ]
+        return "\n".join(line for line in self.dumping() if line is not None)
+
+    def dumping(self) -> Generator[str | None, None, None]:
+        """Yield the lines of :meth:`dump`, a millisecond or less apart; None: there is no line yet. The loop may turn in between."""
+        yield "actors:"
+        for lines in self._system.dumping():
+            indent = "  " * lines.partition(" ")[0].count("/")
+            yield "\n".join(indent + line for line in lines.splitlines())
+        graph: dict[str, Any] = yield from wait_graph_steps(self._system)
+        yield f"asks under way: {len(graph['asks']) + graph['hidden']}"
+        for ask in graph["asks"]:
+            yield (
+                f"  {ask['asker'] or 'outside'} -> {ask['target']} {ask['message']} {ask['state']} "
+                f"{ask['age']:.3f} s{' IN A CIRCLE' if ask['cycle'] else ''}"
+            )
         reports = self._crashes.reports()
-        lines.append(f"kinds of failures: {len(reports)}")
+        yield f"kinds of failures: {len(reports)}"
         for report in reports[:MAX_CRASHES]:
-            lines.append(
+            yield (
                 f"  {report['error']} {report['count']} times, in {', '.join(report['paths'])} "
                 f"({report['where']}, message {report['message']})"
             )
-            lines += [f"    {line}" for line in report["stack"].splitlines()]
-        return "\n".join(lines)
+            yield from (f"    {line}" for line in report["stack"].splitlines())
 
     def _slow_handler(self, event: SlowHandler) -> None:
         key, now = (event.path, event.message), time.monotonic()

@@ -114,7 +114,9 @@ class Gatekeeper:
     async def _within(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         caller = address_share(request)
         if not self._shares.enter(caller):
-            return error(503, f"too many requests at the same time, at most {AT_ONCE} are served here")
+            return error(
+                503, f"too many requests at the same time, at most {AT_ONCE} are served here", retry_after=1
+            )
         try:
             return await handler(request)
         except PixyError as problem:
@@ -134,14 +136,18 @@ def _navigates(request: web.Request) -> bool:
     )
 
 
-def error(status: int, text: str) -> web.Response:
+def error(status: int, text: str, retry_after: int = 0) -> web.Response:
     """Return an answer that is an error.
 
     Args:
         status: of HTTP.
         text: for people.
+        retry_after: seconds after which the request may succeed; 0 says nothing about that.
     """
-    return web.json_response({"error": text.encode("utf-8", "replace").decode()}, status=status)
+    headers = {"Retry-After": str(retry_after)} if retry_after else None
+    return web.json_response(
+        {"error": text.encode("utf-8", "replace").decode()}, status=status, headers=headers
+    )
 
 
 __all__ = ["AT_ONCE", "COSTLY", "OWN_RIGHTS", "PROBES", "Gatekeeper", "error"]

@@ -8,16 +8,19 @@ import logging
 import sys
 import threading
 import time
-import traceback
 import tracemalloc
+from collections.abc import Awaitable, Callable, Mapping
+from types import FrameType
 from typing import Any, Final
 
 from aiohttp import web
 
 from actors import ActorStatistics, ActorSystem
 from pixy.api.admin import profiling
-from pixy.api.admin.access import error
+from pixy.api.admin.access import Handler, error
 from pixy.api.admin.queries import Wrong, number
+from pixy.api.admin.slices import Renderings, Slices, TooManyRenderings
+from pixy.api.edge.pace import Pace
 from pixy.console.actor_figures import fullness, statistics_of
 from pixy.engine.diagnostics import Diagnostics
 
@@ -49,65 +52,69 @@ class Debug:
     Args:
         system: the actors.
         diagnostics: for the dump.
+        steps: gives turns to what takes long.
     """
 
-    def __init__(self, system: ActorSystem, diagnostics: Diagnostics) -> None:
+    def __init__(self, system: ActorSystem, diagnostics: Diagnostics, steps: Pace) -> None:
         self._system = system
         self._diagnostics = diagnostics
         self._profiling = asyncio.Lock()
+        self._renderings = Renderings(steps)
 
     def routes(self) -> list[web.RouteDef]:
         """List the routes."""
         return [
-            web.get("/debug/actors", self.actors),
-            web.get("/debug/dump", self.dump),
-            web.get("/debug/tasks", self.tasks),
-            web.get("/debug/threads", self.threads),
+            web.get("/debug/actors", self._in_slices(self.actors)),
+            web.get("/debug/dump", self._in_slices(self.dump)),
+            web.get("/debug/tasks", self._in_slices(self.tasks)),
+            web.get("/debug/threads", self._in_slices(self.threads)),
             web.get("/debug/heap", self.heap),
             web.get("/debug/profile", self.profile),
             web.get("/debug/log", self.levels),
             web.post("/debug/log", self.set_level),
         ]
 
-    async def actors(self, request: web.Request) -> web.Response:
+    def _in_slices(self, render: Callable[[web.Request, Slices], Awaitable[web.Response]]) -> Handler:
+        """Return a handler that renders an answer in slices, or refuses to."""
+
+        async def handler(request: web.Request) -> web.Response:
+            try:
+                with self._renderings.begin(request) as slices:
+                    return await render(request, slices)
+            except TooManyRenderings as full:
+                return error(503, str(full), retry_after=1)
+
+        return handler
+
+    async def actors(self, request: web.Request, slices: Slices) -> web.Response:
         """List actors: ``pattern`` (a shell pattern of paths), ``sort``, ``limit``, ``offset``."""
-        sort = SORTS.get(request.query.get("sort", "mailbox"))
-        if sort is None:
+        key = SORTS.get(request.query.get("sort", "mailbox"))
+        if key is None:
             return error(400, f"sort must be one of {', '.join(SORTS)}")
         limit, offset = number(request, "limit", 100, 1, MOST), number(request, "offset", 0, 0, 1_000_000)
-        found = sorted(await statistics_of(self._system, request.query.get("pattern", "**")), key=sort)
-        rows = [_actor(each) for each in found[offset : offset + limit]]
-        return web.json_response({"total": len(found), "offset": offset, "actors": rows})
+        found = await statistics_of(self._system, request.query.get("pattern", "**"))
+        keys = await slices.each(found, key)
+        order = sorted(range(len(found)), key=keys.__getitem__)
+        rows = await slices.each((found[at] for at in order[offset : offset + limit]), _actor)
+        return await slices.document({"total": len(found), "offset": offset}, "actors", rows)
 
-    async def dump(self, _request: web.Request) -> web.Response:
+    async def dump(self, _request: web.Request, slices: Slices) -> web.Response:
         """Show what SIGUSR1 logs: all actors, who waits for whom, kinds of failures."""
-        return web.Response(text=self._diagnostics.dump() + "\n")
+        lines = await slices.each(self._diagnostics.dumping(), lambda line: line)
+        return web.Response(text="\n".join(line for line in lines if line is not None) + "\n")
 
-    async def tasks(self, _request: web.Request) -> web.Response:
+    async def tasks(self, _request: web.Request, slices: Slices) -> web.Response:
         """List tasks of the event loop with the place where each waits."""
         tasks = sorted(asyncio.all_tasks(), key=lambda each: each.get_name())
-        rows = []
-        for each in tasks[:MOST]:
-            frames = each.get_stack(limit=_FRAMES)
-            rows.append({"name": each.get_name(), "stack": [_place(frame) for frame in frames]})
-        return web.json_response({"total": len(tasks), "tasks": rows})
+        rows = await slices.each(tasks[:MOST], _task)
+        return await slices.document({"total": len(tasks)}, "tasks", rows)
 
-    async def threads(self, _request: web.Request) -> web.Response:
+    async def threads(self, _request: web.Request, slices: Slices) -> web.Response:
         """List threads with their stacks."""
         frames = sys._current_frames()
-        rows = []
-        for each in sorted(threading.enumerate(), key=lambda thread: thread.name)[:MOST]:
-            frame = None if each.ident is None else frames.get(each.ident)
-            stack = [] if frame is None else traceback.extract_stack(frame)[-_FRAMES:]
-            rows.append(
-                {
-                    "name": each.name,
-                    "id": each.native_id,
-                    "daemon": each.daemon,
-                    "stack": [f"{at.filename}:{at.lineno} {at.name}" for at in stack],
-                }
-            )
-        return web.json_response({"threads": rows})
+        threads = sorted(threading.enumerate(), key=lambda thread: thread.name)[:MOST]
+        rows = await slices.each(threads, lambda each: _thread(each, frames))
+        return await slices.document({}, "threads", rows)
 
     async def heap(self, request: web.Request) -> web.Response:
         """Trace allocations for ``seconds``, and list the lines that have allocated most of what is still there.
@@ -194,8 +201,24 @@ def _actor(each: ActorStatistics) -> dict[str, Any]:
     }
 
 
+def _task(each: asyncio.Task[Any]) -> dict[str, Any]:
+    return {
+        "name": each.get_name(),
+        "stack": [f"{_place(frame)} {frame.f_code.co_qualname}" for frame in each.get_stack(limit=_FRAMES)],
+    }
+
+
+def _thread(each: threading.Thread, frames: Mapping[int, FrameType]) -> dict[str, Any]:
+    stack: list[str] = []
+    frame = None if each.ident is None else frames.get(each.ident)
+    while frame is not None and len(stack) < _FRAMES:
+        stack.append(f"{_place(frame)} {frame.f_code.co_name}")
+        frame = frame.f_back
+    return {"name": each.name, "id": each.native_id, "daemon": each.daemon, "stack": stack[::-1]}
+
+
 def _place(frame: Any) -> str:
-    return f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_qualname}"
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
 __all__ = ["Debug", "Wrong"]

@@ -73,6 +73,7 @@ class AdminServer(Listener):
         book = edge.book
         edges = Edges(lambda: engine.uptime, lambda: (book.open, book.refused), lambda: engine.spans.lost)
         self._exposition = Exposition(self._observed, edges)
+        self._debug = Debug(engine.system, engine.diagnostics, edge.steps)
         self._siblings = siblings
         self._workers = None if siblings is None else WorkersAdmin(siblings)
         self._runner: web.AppRunner | None = None
@@ -159,7 +160,7 @@ class AdminServer(Listener):
                 web.get("/readyz", self._readyz),
                 web.get("/findings", self._findings),
                 self._trace(),
-                *Debug(self._engine.system, self._engine.diagnostics).routes(),
+                *self._debug.routes(),
             ]
         )
         console = application(

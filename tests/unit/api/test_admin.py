@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import logging
@@ -14,7 +15,8 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as plain_families
 
-from pixy.api.admin import profiling
+from pixy.api.admin import profiling, slices
+from pixy.api.admin.slices import Slices
 from pixy.auth.keys import make_key
 from pixy.auth.rules import Rules
 from pixy.cli.serve import listeners
@@ -216,3 +218,55 @@ def test_a_flame_graph_escapes_names_and_is_whole() -> None:
     picture = profiling.flame_graph(stacks, "1 < 2")
     assert "<b>" not in picture and "&lt;b&gt;&amp;x: 90 of 100 (90.0 %)" in picture and "1 &lt; 2" in picture
     assert profiling.folded(stacks).splitlines()[1] == "main;y,z 10"
+
+
+async def test_debug_answers_give_way_to_requests_and_few_are_rendered_at_once(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """90 connections that asked for the tasks again and again kept the loop for 12 s."""
+    monkeypatch.setattr(slices, "SLICE", 0.0)
+    waiting = [asyncio.create_task(asyncio.sleep(3600), name=f"idle-{each}") for each in range(300)]
+    turns = 0
+
+    def count() -> None:
+        nonlocal turns, counting
+        turns += 1
+        counting = loop.call_soon(count)
+
+    loop = asyncio.get_running_loop()
+    counting = loop.call_soon(count)
+    try:
+        for path in ("tasks", "threads", "actors?limit=10", "dump"):
+            turns = 0
+            status, text = await admin.call(f"/debug/{path}")
+            assert status == 200
+            rows = text.count("\n  /") if path == "dump" else len(list(json.loads(text).values())[-1])
+            assert turns >= rows > 0, path
+    finally:
+        counting.cancel()
+    gate, most = asyncio.Event(), 0
+
+    async def held(self: Slices) -> None:
+        nonlocal most
+        server: Any = admin.engine.system.lookup("/service/admin")
+        most = max(most, server._cell.actor._debug._renderings.open)
+        await gate.wait()
+
+    monkeypatch.setattr(Slices, "turn", held)
+
+    async def status() -> int:
+        url = f"http://{admin.engine.addresses['admin']}/debug/tasks"
+        async with admin.http.get(url) as answer:
+            if answer.status == 503:
+                assert answer.headers["Retry-After"] == "1"
+            return answer.status
+
+    asked = [asyncio.ensure_future(status()) for _ in range(30)]
+    _, pending = await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+    while len(pending) > slices.RENDERINGS:
+        _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+    gate.set()
+    found = await asyncio.gather(*asked)
+    assert found.count(200) == most == slices.RENDERINGS and found.count(503) == 30 - slices.RENDERINGS
+    for each in waiting:
+        each.cancel()
