@@ -6,13 +6,17 @@ SIGTERM makes it leave the group; after SIGKILL its session times out.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import signal
 import sys
 from typing import Any
 
 SESSION_MS = 6_000
 HEARTBEAT_MS = 300
+MAX_POLL_MS = 25_000
 running = True
+logger = logging.getLogger("member")
 
 
 def stop(*_: object) -> None:
@@ -43,18 +47,31 @@ def confluent(bootstrap: str, group: str, topic: str, client_id: str, protocol: 
 def kafka_python(bootstrap: str, group: str, topic: str, client_id: str, _: str) -> None:
     from kafka import KafkaConsumer
 
-    consumer = KafkaConsumer(
-        topic,
-        bootstrap_servers=bootstrap,
-        group_id=group,
-        client_id=client_id,
-        session_timeout_ms=SESSION_MS,
-        heartbeat_interval_ms=HEARTBEAT_MS,
-        auto_offset_reset="earliest",
-        auto_commit_interval_ms=300,
-    )
+    def made() -> Any:
+        return KafkaConsumer(
+            topic,
+            bootstrap_servers=bootstrap,
+            group_id=group,
+            client_id=client_id,
+            session_timeout_ms=SESSION_MS,
+            heartbeat_interval_ms=HEARTBEAT_MS,
+            max_poll_interval_ms=MAX_POLL_MS,
+            auto_offset_reset="earliest",
+            auto_commit_interval_ms=300,
+        )
+
+    # kafka-python 3.0.12 gives up where Java goes on, on a busy machine: a generation reset between JoinGroup and SyncGroup
+    # (InconsistentGroupProtocolError, KAFKA-9701), and whatever ended its heartbeat loop, come out of poll(). An application
+    # makes a new consumer then. A JoinGroup without a response is waited for max_poll_interval_ms + 5 s, by default 305 s.
+    consumer = made()
     while running:
-        consumer.poll(timeout_ms=100)
+        try:
+            consumer.poll(timeout_ms=100)
+        except Exception:
+            logger.exception("poll() failed: a new consumer takes over")
+            with contextlib.suppress(Exception):
+                consumer.close(autocommit=False, timeout_ms=5_000)
+            consumer = made()
     consumer.close()
 
 
@@ -84,5 +101,6 @@ def aiokafka(bootstrap: str, group: str, topic: str, client_id: str, _: str) -> 
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, stop)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     name, *rest = sys.argv[1:]
     globals()[name](*rest)

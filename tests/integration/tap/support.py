@@ -19,6 +19,9 @@ from tests.integration.tap.member import HEARTBEAT_MS, SESSION_MS
 from tests.kafka.cluster import HERE, Cluster, libs, tied
 from tests.support import ROOT
 
+_LOG_SHOWN = 20_000
+"""Characters of a member's log that a failed test shows."""
+
 Table = dict[str, set[tuple[str, int]]]
 """Partitions by client id."""
 
@@ -42,6 +45,13 @@ class Member:
         """Make it close its consumer and leave the group."""
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(60)
+
+    def describe(self) -> str:
+        """Tell whether the process lives, and what it has logged last."""
+        code = self.process.poll()
+        state = "lives" if code is None else f"has ended with {code}"
+        text = self.log.read_text(errors="replace")[-_LOG_SHOWN:]
+        return f"member {self.process.pid} {state}; {self.log.name}:\n{text}"
 
     def die(self) -> None:
         """Kill it without leaving the group."""
@@ -116,9 +126,13 @@ def java_command(main: str) -> list[str]:
 
 @contextlib.contextmanager
 def members(found: list[Member]) -> Iterator[None]:
-    """Kill all members in the list on exit."""
+    """Kill all members in the list on exit; an exception gets their states and logs as notes."""
     try:
         yield
+    except BaseException as error:
+        for member in found:
+            error.add_note(member.describe())
+        raise
     finally:
         for member in found:
             member.die()
