@@ -20,6 +20,8 @@ from pixy.engine.workers import Stray, Worker
 logger = logging.getLogger("pixy.api")
 
 ACKS: Final = "/_worker/acks"
+ADMIN: Final = ".admin"
+"""The end of the path of a worker's socket for operators, after that of its other socket."""
 PROVING_HEADER: Final = "X-Kafka-Pixy-Worker"
 """Proves that a worker asks."""
 _TIMEOUT: Final = 5.0
@@ -119,4 +121,4 @@ class WorkerSockets:
         self._sessions.clear()
 
 
-__all__ = ["ACKS", "PROVING_HEADER", "Sibling", "WorkerSockets"]
+__all__ = ["ACKS", "ADMIN", "PROVING_HEADER", "Sibling", "WorkerSockets"]

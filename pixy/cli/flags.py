@@ -197,8 +197,13 @@ def _apply(app: App, flags: argparse.Namespace) -> None:
     proxy = app.proxies.get(app.cluster_name(""))
     if proxy is not None:  # validation says what is wrong
         _apply_to_cluster(proxy, flags)
+    flags.notes = []
     if flags.sandbox:
-        app.server.workers = Workers("1")  # the stand-in lives in the process that serves
+        if app.server.processes > 1:
+            flags.notes.append(
+                f"--sandbox lives in the process that serves, so there is one instead of server.workers: {app.server.workers}"
+            )
+        app.server.workers = Workers("1")
         for each in app.proxies.values():
             _use_sandbox(each)
 

@@ -93,7 +93,7 @@ def run(args: Sequence[str]) -> int:
         return EXIT_FAILED_TO_START
     if not app.auth.enabled and (open_to_others := exposed(app)):
         _complain(f"kafka-pixy: insecure: anybody who can reach it is served on {', '.join(open_to_others)}")
-    for note in start_notes(app):
+    for note in [*start_notes(app), *options.notes]:
         _complain(f"kafka-pixy: {note}")
     try:
         if hosted or app.server.processes > 1:

@@ -27,13 +27,13 @@ from pixy.api.admin.access import Gatekeeper, Handler, error
 from pixy.api.admin.connections import AdminHttp
 from pixy.api.admin.debug import Debug
 from pixy.api.admin.tracing import Tracing
-from pixy.api.admin.workers import ADMIN, WorkersAdmin
+from pixy.api.admin.workers import WorkersAdmin
 from pixy.api.edge import sockets
 from pixy.api.edge.acceptor import Acceptor
 from pixy.api.edge.connections import Book
 from pixy.api.edge.edge import Edge
 from pixy.api.listener import Listener, split_address
-from pixy.api.siblings import WorkerSockets
+from pixy.api.siblings import ADMIN, WorkerSockets
 from pixy.api.tls import ServerTls
 from pixy.console.exposition import Edges, Exposition
 from pixy.console.extension import kafka_extension

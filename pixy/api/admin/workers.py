@@ -26,12 +26,10 @@ from yarl import URL
 
 from pixy.api.admin import merging
 from pixy.api.admin.access import error
-from pixy.api.siblings import Sibling, WorkerSockets
+from pixy.api.siblings import ADMIN, Sibling, WorkerSockets
 
 logger = logging.getLogger("pixy.api")
 
-ADMIN: Final = ".admin"
-"""The end of the path of a worker's socket for operators, after that of its other socket."""
 _TIMEOUT: Final = 10.0
 """Seconds that a worker may take for one of the answers that are merged."""
 _KEPT: Final = frozenset(
@@ -233,4 +231,4 @@ class WorkersAdmin:
             await session.close()
 
 
-__all__ = ["ADMIN", "WorkersAdmin"]
+__all__ = ["WorkersAdmin"]

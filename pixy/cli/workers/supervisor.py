@@ -9,6 +9,7 @@ A worker's life, as it is seen here::
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import secrets
@@ -22,6 +23,7 @@ from typing import Any, Final
 
 from pixy.api.edge import sockets
 from pixy.api.listener import split_address
+from pixy.api.siblings import ADMIN
 from pixy.cli.leftovers import Leftovers
 from pixy.cli.logs import ON_STDERR, configured
 from pixy.cli.pid_file import PidFile
@@ -85,6 +87,8 @@ class Supervisor:
         self._pauses = [Pauses(app.server.worker_restarts) for _ in range(self._count)]
         self._tasks: set[asyncio.Task[None]] = set()
         self._replacing: asyncio.Task[None] | None = None
+        self._once_more = False
+        """Whether all workers are to be replaced again, once they have been."""
         self._stopping = False
         self._serving = False
         self._code = 0
@@ -199,6 +203,9 @@ class Supervisor:
         hearing.cancel()
         worker.child.channel.close()
         self._workers.remove(worker)
+        for end in ("", ADMIN):
+            with contextlib.suppress(OSError):
+                os.unlink(self._socket_of(worker) + end)
         self._tell_all()
         if not worker.serving.done():
             if worker.code == 0 or self._stopping:
@@ -228,7 +235,7 @@ class Supervisor:
             (
                 each.number,
                 each.pid,
-                os.path.join(self._folder, f"{each.number}-{each.pid}.sock"),
+                self._socket_of(each),
                 each.retiring,
             )
             for each in self._workers
@@ -236,6 +243,9 @@ class Supervisor:
         ]
         for each in self._workers:
             each.child.channel.say("workers", everybody)
+
+    def _socket_of(self, worker: _Worker) -> str:
+        return os.path.join(self._folder, f"{worker.number}-{worker.pid}.sock")
 
     def _reason(self, worker: _Worker) -> str:
         return f"worker {worker.number} (pid {worker.pid}) has ended ({worker.child.how_it_ended()})"
@@ -324,14 +334,16 @@ class Supervisor:
             each.child.channel.say("signal", int(number))
 
     def _replace_all(self) -> None:
-        """Replace all workers, one after the other."""
-        if (
-            self._stopping
-            or not self._serving
-            or (self._replacing is not None and not self._replacing.done())
-        ):
-            return
-        self._replacing = asyncio.create_task(self._replace_each())
+        """Replace all workers, one after the other; once more after that, if they are being replaced already."""
+        if self._stopping or not self._serving:
+            logger.warning(
+                "SIGUSR2 replaces no workers: they are about to %s", "end" if self._stopping else "serve"
+            )
+        elif self._replacing is None or self._replacing.done():
+            self._replacing = asyncio.create_task(self._replace_each())
+        else:
+            self._once_more = True
+            logger.info("workers are being replaced already, all will be replaced once more after that")
 
     async def _replace_each(self) -> None:
         logger.info("replacing %d workers, one after the other", self._count)
@@ -346,6 +358,9 @@ class Supervisor:
             logger.info("replaced %d workers", self._count)
         finally:
             self._replacing = None
+            if self._once_more and not self._stopping:
+                self._once_more = False
+                self._replace_all()
 
     async def _replace(self, number: int, old: list[_Worker]) -> None:
         """Start a worker, and let the one that it replaces end. Raises StartError, ConfigError, OSError or TimeoutError."""

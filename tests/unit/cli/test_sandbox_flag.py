@@ -52,6 +52,16 @@ def test_each_cluster_gets_a_sandbox_of_its_own(tmp_path: Path) -> None:
     assert len(running) == 2 and serve.make_sandboxes(app, wanted=False) == []
 
 
+def test_it_says_that_it_has_one_process(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("server: {workers: 2}\nproxies: {default: {}}")
+    flags, app = parse(["--sandbox", f"--config={tmp_path}/c.yaml"])
+    assert app.server.processes == 1
+    assert flags.notes == [
+        "--sandbox lives in the process that serves, so there is one instead of server.workers: 2"
+    ]
+    assert parse(["--sandbox"])[0].notes == parse([f"--config={tmp_path}/c.yaml"])[0].notes == []
+
+
 def test_brokers_cannot_be_named_with_it() -> None:
     with pytest.raises(UsageError, match="--kafkaPeers cannot be given with it"):
         parse(["--sandbox", "--kafkaPeers=prod:9092"])

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+from unittest import mock
+
 import pytest
 
+from pixy.cli.pid_file import PidFile
+from pixy.cli.processes.child import Child
 from pixy.cli.workers.pauses import FIRST, LONGEST, STEADY, Pauses
 from pixy.cli.workers.place import adapted, shared_addresses
+from pixy.cli.workers.supervisor import Supervisor, _Worker
 from pixy.config import load_text, validate
 from pixy.errors import ConfigError
 
@@ -42,6 +49,44 @@ def test_pauses_grow_until_a_worker_has_served_for_a_while() -> None:
 def test_a_worker_that_ends_too_often_is_not_started_again() -> None:
     pauses = Pauses(2)
     assert [pauses.ended(0.0) for _ in range(3)] == [FIRST, 2 * FIRST, None]
+
+
+async def test_a_replacement_that_is_asked_for_during_one_follows_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "pixy")
+    supervisor = Supervisor(load_text("server: {workers: 2}"), [], PidFile(""))
+    gate, replaced = asyncio.Event(), []
+
+    async def replace(_self: Supervisor, number: int, _old: object) -> None:
+        replaced.append(number)
+        await gate.wait()
+
+    monkeypatch.setattr(Supervisor, "_replace", replace)
+    supervisor._replace_all()
+    assert replaced == [] and "replaces no workers: they are about to serve" in caplog.text
+    supervisor._serving = True
+    for _ in range(3):
+        supervisor._replace_all()
+        await asyncio.sleep(0)
+    assert replaced == [1] and "once more after that" in caplog.text
+    gate.set()
+    while supervisor._replacing is not None:
+        await asyncio.sleep(0)
+    assert replaced == [1, 2, 1, 2]
+
+
+async def test_a_worker_that_has_ended_leaves_no_sockets(tmp_path: Path) -> None:
+    supervisor = Supervisor(load_text("server: {workers: 2}"), [], PidFile(""))
+    supervisor._folder, supervisor._stopping = str(tmp_path), True
+    supervisor._over = asyncio.get_running_loop().create_future()
+    process = mock.Mock(pid=7, returncode=-9, wait=mock.AsyncMock(return_value=-9))
+    worker = _Worker(1, Child(process, mock.Mock(hear=mock.AsyncMock(return_value=None))))
+    supervisor._workers.append(worker)
+    for name in ("1-7.sock", "1-7.sock.admin", "2-8.sock"):
+        (tmp_path / name).touch()
+    await supervisor._attend(worker)
+    assert [each.name for each in tmp_path.iterdir()] == ["2-8.sock"]
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "65", "two", "1.5"])
