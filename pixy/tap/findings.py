@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pixy.tap import anomalies
 from pixy.tap.groups import Commit, Group, Partition
 from pixy.tap.latency import api_name
 from pixy.tap.lru import LruDict
 from pixy.tap.registry import Registry
+from pixy.tap.topics import Topics
 from pixy.tap.traffic import EXPECTED, Traffic, error_name
 
 _FALLBACK: Final = (18, 35)
@@ -22,7 +23,8 @@ _FALLBACK: Final = (18, 35)
 RECENT: Final = 60.0
 """Seconds for which an error or a throttled response stays a finding."""
 STALLED: Final = 60.0
-"""Seconds without a commit, while records wait, after which a partition is stalled."""
+"""Seconds without a commit, while records wait, after which a partition is stalled; also the age of a commit from which on a
+later one may have gone elsewhere, unless its owner sends its requests through the tap."""
 LONG_REBALANCE: Final = 60.0
 MANY_REBALANCES: Final = 5
 MANY_WITHIN: Final = 300.0
@@ -41,6 +43,18 @@ _ADVICE: Final = {
     anomalies.SPLIT: "Look at the members behind: they have not joined the latest generation.",
 }
 _DOWN: Final = frozenset({anomalies.UNOWNED, anomalies.DOUBLE})
+
+
+class _Stalled(NamedTuple):
+    """A partition whose records wait while nothing is committed."""
+
+    partition: int
+    records: int
+    since: float
+    commit_age: float
+    """Seconds since the commit was told."""
+    certain: bool
+    """Whether a later commit would have passed the tap, or the coordinator has told this one just now."""
 
 
 @dataclass(slots=True)
@@ -157,7 +171,8 @@ class Findings:
     def _waiting_records(self, group: Group, at: float) -> Iterator[Finding]:
         """Find partitions whose records wait while nothing is committed."""
         topics = self._registry.topics
-        stalled: dict[str, list[tuple[int, int, float]]] = {}
+        stalled: dict[str, list[_Stalled]] = {}
+        here: frozenset[Partition] | None = None
         for (topic, partition), commit in group.committed.items():
             key = (group.id, (topic, partition))
             end = topics.end(topic, partition)
@@ -167,36 +182,16 @@ class Findings:
             known = self._waiting.get(key)
             if known is None or known[0].offset != commit.offset:
                 known = self._waiting[key] = (commit, at)
-            if at - known[1] >= STALLED:
-                stalled.setdefault(topics.show(topic), []).append((partition, end - commit.offset, known[1]))
-        for topic, found in sorted(stalled.items()):
-            since = min(begun for _, _, begun in found)
-            evidence = {
-                "partitions": sorted(partition for partition, _, _ in found)[:_SHOWN],
-                "records": sum(records for _, records, _ in found),
-                "seconds": round(at - since, 1),
-            }
-            where = {"group": group.id, "topic": topic}
-            if len(group.members):
-                yield Finding(
-                    "stalled-partition",
-                    "error",
-                    f"{group.id} has members, but commits nothing on {len(found)} partitions of {topic}.",
-                    "Look at the members that own them: they do not process, or do not commit.",
-                    since,
-                    where,
-                    evidence,
-                )
-            else:
-                yield Finding(
-                    "no-consumer",
-                    "error",
-                    f"Records of {topic} wait for {group.id}, which has no member.",
-                    "Start a consumer, or delete the group if nobody needs it any more.",
-                    since,
-                    where,
-                    evidence,
-                )
+            if at - known[1] < STALLED:
+                continue
+            here = _owned_here(group, topics, at) if here is None else here
+            age = max(0.0, at - commit.at)
+            certain = age < STALLED or (topics.resolve(topic), partition) in here
+            stalled.setdefault(topics.show(topic), []).append(
+                _Stalled(partition, end - commit.offset, known[1], age, certain)
+            )
+        for name, found in sorted(stalled.items()):
+            yield _of_waiting(group, name, [each for each in found if each.certain] or found, at)
 
     def _rebalancing(self, group: Group, at: float) -> Iterator[Finding]:
         where = {"group": group.id}
@@ -257,6 +252,50 @@ class Findings:
                     {"api": api_name(key), "client": client_id},
                     {"responses": found.count, "seconds": round(found.seconds, 3)},
                 )
+
+
+def _owned_here(group: Group, topics: Topics, at: float) -> frozenset[Partition]:
+    """Return the partitions whose owners send heartbeats through the tap: to the coordinator, which also gets their commits."""
+    return frozenset(
+        (topics.resolve(topic), number)
+        for (topic, number), member in group.owners()
+        if member.connection is not None and at - member.last_seen <= member.patience()
+    )
+
+
+def _of_waiting(group: Group, topic: str, found: list[_Stalled], at: float) -> Finding:
+    """Make the finding about partitions whose records wait: all certain, or none."""
+    since, age = min(each.since for each in found), max(each.commit_age for each in found)
+    certain, members = found[0].certain, bool(len(group.members))
+    old = f"the last commit seen is {age:.0f} s old, and later ones may have gone elsewhere"
+    if members:
+        rule = "stalled-partition"
+        cause = f"{group.id} has members, but commits nothing on {len(found)} partitions of {topic}"
+        todo = "Look at the members that own them: they do not process, or do not commit."
+    else:
+        rule = "no-consumer"
+        cause = f"Records of {topic} wait for {group.id}, which has no member"
+        todo = "Start a consumer, or delete the group if nobody needs it any more."
+    if not certain:
+        cause, todo = (
+            f"{cause} here: {old}",
+            "Ask the brokers (--verify), or lead the group's members through the tap.",
+        )
+    return Finding(
+        rule,
+        "error" if certain else "warning",
+        f"{cause}.",
+        todo,
+        since,
+        {"group": group.id, "topic": topic},
+        {
+            "partitions": sorted(each.partition for each in found)[:_SHOWN],
+            "records": sum(each.records for each in found),
+            "seconds": round(at - since, 1),
+            "commit_age": round(age, 1),
+            "certain": certain,
+        },
+    )
 
 
 def _of_anomalies(group: Group, at: float) -> Iterator[Finding]:

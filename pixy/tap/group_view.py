@@ -18,8 +18,7 @@ def describe(group: Group, topics: Topics, now: float) -> dict[str, Any]:
         now: the current time in seconds since the epoch.
     """
     offsets = offsets_of(group, topics, now)
-    lags = [each["lag"] for each in offsets if each["lag"] is not None]
-    ages = [each["end_age"] for each in offsets if each["lag"] is not None]
+    known = [each for each in offsets if each["lag"] is not None]
     return {
         "group": group.id,
         "kind": group.kind,
@@ -42,9 +41,11 @@ def describe(group: Group, topics: Topics, now: float) -> dict[str, Any]:
             for each in group.gone
         ],
         "rebalance": None if group.rebalance is None else group.rebalance.to_json(now),
-        "lag": sum(lags) if lags else None,
-        "lag_age": max(ages) if ages else None,
-        "lag_unknown": len(offsets) - len(lags),
+        "lag": sum(each["lag"] for each in known) if known else None,
+        "lag_age": max((each["lag_age"] for each in known), default=None),
+        "lag_end_age": max((each["end_age"] for each in known), default=None),
+        "lag_commit_age": max((each["committed_age"] for each in known), default=None),
+        "lag_unknown": len(offsets) - len(known),
         "lag_uncertain": sorted({each["uncertain"] for each in offsets if each["uncertain"]}),
         "verified_at": None if group.verified is None else round(group.verified, 3),
         "coordinator": None
@@ -138,5 +139,6 @@ def _offset(
         **ends.describe(end),
         "end_age": None if end is None else round(max(0.0, now - end.at), 3),
         "lag": None if end is None else max(0, end.offset - commit.offset),
+        "lag_age": None if end is None else round(max(0.0, now - min(end.at, commit.at)), 3),
         "uncertain": uncertain,
     }

@@ -106,9 +106,13 @@ class Member:
         return max(self.session_timeout, self.rebalance_timeout) if self.joining else self.session_timeout
 
 
+PROBABLY_TIMED_OUT = "probably timed out"
+"""The tap has seen no request for the session timeout; what the coordinator did does not pass through it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Gone:
-    """A former member: ``how`` is ``left``, ``timed out``, ``expelled``, ``replaced`` or ``not in the next generation``."""
+    """A former member: ``how`` is ``left``, ``probably timed out``, ``expelled``, ``replaced`` or ``not in the next generation``."""
 
     member: Member
     how: str

@@ -145,7 +145,12 @@ class _Collector(Collector):
         )
         age = GaugeMetricFamily(
             "kafka_tap_group_lag_age_seconds",
-            "Time since the oldest of the end offsets in kafka_tap_group_lag was told.",
+            "Time since the oldest of the end offsets and committed offsets in kafka_tap_group_lag was told.",
+            labels=["group", "topic"],
+        )
+        commit_age = GaugeMetricFamily(
+            "kafka_tap_group_lag_commit_age_seconds",
+            "Time since the oldest of the committed offsets in kafka_tap_group_lag was told.",
             labels=["group", "topic"],
         )
         unknown = GaugeMetricFamily(
@@ -161,10 +166,11 @@ class _Collector(Collector):
                 known = [each for each in offsets if each["lag"] is not None]
                 if known:
                     lag.add_metric([group.id, name], sum(each["lag"] for each in known))
-                    age.add_metric([group.id, name], max(each["end_age"] for each in known))
+                    age.add_metric([group.id, name], max(each["lag_age"] for each in known))
+                    commit_age.add_metric([group.id, name], max(each["committed_age"] for each in known))
                 doubtful = sum(each["lag"] is None or each["uncertain"] is not None for each in offsets)
                 unknown.add_metric([group.id, name], doubtful)
-        yield from (lag, age, unknown)
+        yield from (lag, age, commit_age, unknown)
 
     def _latencies(self) -> Iterator[Metric]:
         latency = self._observer.latency
@@ -209,15 +215,24 @@ class _Collector(Collector):
         for api, total in sorted(seconds.items()):
             waited.add_metric([api], total)
         sizes = CounterMetricFamily(
-            "kafka_tap_topic_bytes", "Bytes of records, as on the wire.", labels=["topic", "direction"]
+            "kafka_tap_topic_bytes",
+            "Bytes of records, as on the wire, without refused ones.",
+            labels=["topic", "direction"],
         )
+        refused = CounterMetricFamily(
+            "kafka_tap_topic_refused_bytes", "Bytes of records that brokers have refused.", labels=["topic"]
+        )
+        lost: Counter[str] = Counter()
         moved: Counter[tuple[str, str]] = Counter()
         for talk in traffic.top():
             moved[talk["topic"], "written"] += talk["bytes_written"]
             moved[talk["topic"], "read"] += talk["bytes_read"]
+            lost[talk["topic"]] += talk["bytes_refused"]
         for (topic, direction), count in sorted(moved.items()):
             sizes.add_metric([topic, direction], count)
-        yield from (failed, waited, sizes)
+        for topic, count in sorted(lost.items()):
+            refused.add_metric([topic], count)
+        yield from (failed, waited, sizes, refused)
 
     def _findings(self) -> Iterator[Metric]:
         found = GaugeMetricFamily("kafka_tap_findings", "Findings now.", labels=["rule", "severity"])

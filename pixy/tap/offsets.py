@@ -37,17 +37,20 @@ class Offsets:
             request: the request; a commit with a generation also shows that the member is alive.
             body: the response.
         """
-        group = self._group(request["GroupId"])
         failed = self._failed(body)
-        accepted = False
-        for topic in request["Topics"]:
-            for partition in topic["Partitions"]:
-                key = (self._topic(topic), partition["PartitionIndex"])
-                if key not in failed:
-                    accepted = True
-                    group.committed[key] = Commit(partition["CommittedOffset"], at)
+        accepted = {
+            key: Commit(partition["CommittedOffset"], at)
+            for topic in request["Topics"]
+            for partition in topic["Partitions"]
+            if (key := (self._topic(topic), partition["PartitionIndex"])) not in failed
+        }
+        if not accepted:
+            return
+        group = self._group(request["GroupId"])
+        for key, commit in accepted.items():
+            group.committed[key] = commit
         generation = request.get("GenerationIdOrMemberEpoch", -1)
-        if accepted and generation >= 0 and request.get("MemberId"):
+        if generation >= 0 and request.get("MemberId"):
             if group.kind in {"consumer", "streams"}:
                 member = group.members.get(request["MemberId"])
                 if member is not None:

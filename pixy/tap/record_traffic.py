@@ -9,7 +9,7 @@ from pixy.tap import events
 from pixy.tap.apis import FETCH, PRODUCE
 from pixy.tap.connections import Connections
 from pixy.tap.offsets import Offsets
-from pixy.tap.partial_decoders import Topic
+from pixy.tap.partial_decoders import ProduceSummary, Topic
 from pixy.tap.sequences import Sequences
 from pixy.tap.shares import ShareGroups
 from pixy.tap.topics import Topics
@@ -44,18 +44,15 @@ class RecordTraffic:
         self.sequences = sequences
 
     def produced(self, event: events.ProduceSeen) -> None:
-        """Take a Produce request: the topics that it writes, and gaps in its sequence numbers."""
+        """Take a Produce request: gaps in its sequence numbers, and what it writes if it has no response."""
         connection = self._connections.get(event.connection, event.at)
         peer = connection.peer
         peer.client_id = event.client_id or peer.client_id
-        for topic in event.summary.topics:
-            self._topics.used(topic, event.client_id, event.at, written=True)
-        for topic, _, size in event.summary.sizes:
-            self._traffic.talked(topic, event.client_id, size, written=True)
         if event.summary.acks:
             connection.pending[event.number] = (event.at, event.summary)
         else:
             self._offsets.written_unanswered(event.at, event.summary)
+            self._wrote(event.summary, {}, event.client_id, event.at)
         if not event.summary.complete:
             self.sequences.clear()
         for batch in event.summary.batches:
@@ -109,14 +106,29 @@ class RecordTraffic:
             self._traffic.answered(FETCH, summary.throttle, found, peer.client_id, event.at)
 
     def produce_answered(self, event: events.ProduceAnswered) -> None:
-        """Take a Produce response: ends and errors."""
+        """Take a Produce response: ends, bytes and errors."""
         connection = self._connections.get(event.connection, event.at)
         peer, summary = connection.peer, event.summary
         asked = connection.pending.pop(event.number)
         if asked is not None:
             self._offsets.written(event.at, event.asked, peer, asked[1], summary)
+            errors = {
+                (self._topics.resolve(topic), number): code for topic, number, code, _ in summary.partitions
+            }
+            self._wrote(asked[1], errors, peer.client_id, event.at)
         found = [(topic, code) for topic, _, code, _ in summary.partitions]
         self._traffic.answered(PRODUCE, summary.throttle, found, peer.client_id, event.at)
+
+    def _wrote(
+        self, request: ProduceSummary, errors: dict[tuple[Topic, int], int], client_id: str, at: float
+    ) -> None:
+        """Count what a Produce request has written, and apart from that what the broker has refused."""
+        for topic, partition, size in request.sizes:
+            if errors.get((self._topics.resolve(topic), partition)):
+                self._traffic.refused(topic, client_id, size)
+            else:
+                self._traffic.talked(topic, client_id, size, written=True)
+                self._topics.used(topic, client_id, at, written=True)
 
     def share_answered(self, event: events.ShareAnswered) -> None:
         """Take a ShareFetch or ShareAcknowledge response."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pixy.tap import rebalances
 from pixy.tap.anomalies import anomalies
 from pixy.tap.config import TapConfig
-from pixy.tap.groups import Group, Member, State
+from pixy.tap.groups import PROBABLY_TIMED_OUT, Group, Member, State
 from pixy.tap.lru import LruDict
 from pixy.tap.rebalances import Rebalance, Timeline, Trigger
 from pixy.tap.topics import Topics
@@ -228,7 +228,7 @@ class Registry:
             at: when, in seconds since the epoch.
         """
         for gone in reversed(group.gone):
-            if gone.how == "timed out" and at - gone.at <= 2 * gone.member.patience():
+            if gone.how == PROBABLY_TIMED_OUT and at - gone.at <= 2 * gone.member.patience():
                 return Trigger(rebalances.TIMEOUT, gone.member.id, gone.member.client_id)
             break
         for member in group.alive():
@@ -271,7 +271,7 @@ class Registry:
         self.emit("group.deleted", at, group=group_id)
 
     def tick(self, at: float) -> None:
-        """Remove members whose session has timed out, and update the anomalies.
+        """Remove members whose session has probably timed out, and update the anomalies.
 
         Args:
             at: the current time in seconds since the epoch.
@@ -279,7 +279,7 @@ class Registry:
         for group in self.groups.values():
             for member in group.alive():
                 if member.seen_here and at - member.last_seen > member.patience():
-                    self.gone(group, member.id, "timed out", at)
+                    self.gone(group, member.id, PROBABLY_TIMED_OUT, at)
             found = (
                 frozenset(anomalies(group, self.topics)) if group.state is State.STABLE else group.anomalies
             )

@@ -34,7 +34,7 @@ _STATUSES: Final = {
 _TRIGGERS: Final = {
     rebalances.JOIN: "{} joined",
     rebalances.LEAVE: "{} left",
-    rebalances.TIMEOUT: "{} sent no heartbeat in time",
+    rebalances.TIMEOUT: "{} probably timed out",
     rebalances.SUBSCRIPTION: "{} changed its topics",
     rebalances.METADATA: "topics or partitions changed",
     rebalances.FOLLOW_UP: "second step of a cooperative rebalance",
@@ -93,7 +93,9 @@ def explanations(snapshot: dict[str, Any]) -> list[Text]:
     if any(
         group["lag"] is not None and lag_text(group) != f"{group['lag']:,}" for group in snapshot["groups"]
     ):
-        found.append("lag (age): its end offsets are that old; +?: of some partition it is not known")
+        found.append(
+            "lag (age): an end or a commit in it is that old, and later ones may have gone elsewhere; +?: of some partition it is not known"
+        )
     statuses = {member["status"] for member in members}
     found += [f"{status}: {text}" for status, text in _STATUSES.items() if status in statuses]
     return [Text(text, style="dim") for text in found]

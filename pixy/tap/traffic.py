@@ -32,12 +32,18 @@ _NAMES: Final = ("Name", "TopicName", "Topic", "TopicId")
 
 @dataclass(slots=True)
 class Talk:
-    """Bytes of records and requests of a client on a topic."""
+    """Bytes of records and requests of a client on a topic.
+
+    ``written`` and ``writes`` have what brokers have accepted, and what has no response (acks=0).
+    """
 
     written: int = 0
     read: int = 0
     writes: int = 0
     reads: int = 0
+    refused: int = 0
+    """Bytes of records that brokers have refused."""
+    refusals: int = 0
 
 
 @dataclass(slots=True)
@@ -93,6 +99,17 @@ class Traffic:
         else:
             talk.read, talk.reads = talk.read + size, talk.reads + 1
 
+    def refused(self, topic: Topic, client_id: str, size: int) -> None:
+        """Count bytes of records that a broker has refused.
+
+        Args:
+            topic: name or id.
+            client_id: the client.
+            size: bytes of the records, compressed as on the wire.
+        """
+        talk = self.talkers.get_or_create((self._topics.resolve(topic), client_id), Talk)
+        talk.refused, talk.refusals = talk.refused + size, talk.refusals + 1
+
     def failed(self, key: int, code: int, topic: Topic, client_id: str, at: float) -> None:
         """Count an error in a response.
 
@@ -140,6 +157,7 @@ class Traffic:
             one = merged.setdefault((self._topics.show(topic) if topic else "", client_id), Talk())
             one.written, one.writes = one.written + talk.written, one.writes + talk.writes
             one.read, one.reads = one.read + talk.read, one.reads + talk.reads
+            one.refused, one.refusals = one.refused + talk.refused, one.refusals + talk.refusals
         return [
             {
                 "topic": topic,
@@ -148,6 +166,8 @@ class Traffic:
                 "bytes_read": talk.read,
                 "writes": talk.writes,
                 "reads": talk.reads,
+                "bytes_refused": talk.refused,
+                "refused": talk.refusals,
             }
             for (topic, client_id), talk in sorted(
                 merged.items(), key=lambda each: (-each[1].written - each[1].read, each[0])

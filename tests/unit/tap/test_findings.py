@@ -6,7 +6,7 @@ from typing import Any
 
 from pixy.wire import frames
 from tests.unit.tap.stage import Joiner, Stage, assignment, forward, settle
-from tests.unit.tap.test_observer import commit, produced
+from tests.unit.tap.test_observer import commit, offset_fetch, produced
 
 
 def rules(stage: Stage) -> list[str]:
@@ -28,9 +28,13 @@ def test_records_that_wait_for_a_group_without_members() -> None:
     assert rules(stage) == []
     stage.wait(61)
     found = stage.observer.findings.to_json(stage.now)
-    assert [each["rule"] for each in found] == ["no-consumer"] and found[0]["severity"] == "error"
+    assert [each["rule"] for each in found] == ["no-consumer"]
     assert found[0]["where"] == {"group": "g", "topic": "t"} and found[0]["evidence"]["records"] == 10
     assert found[0]["age"] == 61 and len(stage.told("finding")) == 1
+    offset_fetch(client, {0: 100})
+    stage.wait(1)
+    found = stage.observer.findings.to_json(stage.now)
+    assert found[0]["severity"] == "error" and found[0]["evidence"]["certain"], "the coordinator has told it"
     commit(client, 7, {0: 110})
     stage.wait(1)
     assert rules(stage) == [] and [each["rule"] for each in stage.told("finding.over")] == ["no-consumer"]
@@ -48,6 +52,24 @@ def test_a_member_that_commits_nothing_is_found_and_one_that_does_is_not() -> No
     assert rules(stage) == [], "it is behind, but moves"
     beat(stage, member, 70)
     assert rules(stage) == ["stalled-partition"]
+
+
+def test_a_finding_that_rests_on_an_old_commit_says_that_later_ones_may_have_gone_elsewhere() -> None:
+    stage = Stage()
+    here = Joiner(stage.client("here"))
+    asked = here.ask_join()
+    here.joined(asked, 1, "m1", "m1", ["m1", "m2"])
+    plan = {"m1": assignment(t=[1]), "m2": assignment(t=[0])}
+    here.synced(here.ask_sync(plan), plan["m1"])
+    commit(
+        here.client, 7, {0: 100, 1: 100}
+    )  # partition 0 belongs to a member that does not connect through the tap
+    produced(here.client)
+    beat(stage, here, 70)
+    found = stage.observer.findings.to_json(stage.now)
+    assert [(each["rule"], each["severity"]) for each in found] == [("stalled-partition", "warning")]
+    assert "the last commit seen is 70 s old, and later ones may have gone elsewhere" in found[0]["cause"]
+    assert found[0]["evidence"]["commit_age"] == 70 and not found[0]["evidence"]["certain"]
 
 
 def test_the_fallback_to_an_earlier_version_is_no_failing_request() -> None:

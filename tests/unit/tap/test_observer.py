@@ -84,7 +84,10 @@ def test_a_refused_commit_does_not_count() -> None:
     stage = Stage()
     client = stage.client()
     commit(client, 5, {0: 90}, error=22)
-    assert stage.group()["offsets"] == []
+    assert stage.group() == {}
+    commit(client, 5, {0: 80})
+    commit(client, 5, {0: 90}, error=22)
+    assert committed(stage) == {0: 80}
 
 
 def test_commits_and_ends_by_topic_id() -> None:
@@ -224,7 +227,7 @@ def test_a_response_to_offset_fetch_without_groups_is_no_defect() -> None:
     assert not stage.observer.counts["defects"] and stage.group() == {}
 
 
-def transaction(client: Client, *, commits: bool, error: int = 0) -> None:
+def transaction(client: Client, *, commits: bool, error: int = 0, ended_by: int = 0) -> None:
     client.call(
         "TxnOffsetCommit",
         3,
@@ -246,7 +249,7 @@ def transaction(client: Client, *, commits: bool, error: int = 0) -> None:
     client.call(
         "EndTxn",
         3,
-        {"TransactionalId": "tx", "ProducerId": 1, "ProducerEpoch": 0, "Committed": commits},
+        {"TransactionalId": "tx", "ProducerId": 1, "ProducerEpoch": ended_by, "Committed": commits},
         {"ErrorCode": error},
     )
 
@@ -261,6 +264,17 @@ def test_offsets_of_a_transaction_count_when_it_is_committed() -> None:
     assert committed(stage) == {0: 5}
     transaction(client, commits=True)
     assert committed(stage) == {0: 77} and stage.group()["offsets"][0]["committed_from"] == "transaction"
+
+
+def test_an_end_of_another_epoch_settles_nothing() -> None:
+    """A fenced producer's EndTxn, or one that is repeated after its epoch has ended (KIP-890), committed another's offsets."""
+    stage = Stage()
+    client = stage.client()
+    commit(client, 7, {0: 5})
+    transaction(client, commits=True, ended_by=7)
+    assert committed(stage) == {0: 5}
+    transaction(client, commits=True)
+    assert committed(stage) == {0: 77}
 
 
 def produced(client: Client, acks: int = -1, base: int = 100, count: int = 10, error: int = 0) -> None:
@@ -298,6 +312,7 @@ def test_lag_grows_with_what_producers_write_though_nobody_reads() -> None:
     stage.now += 40
     found = stage.group()
     assert found["lag"] == 10 and found["lag_age"] == 40 and found["offsets"][0]["end_from"] == "produce"
+    written = stage.observer.traffic.top()[0]["bytes_written"]
     produced(client, error=6)
     assert stage.group()["lag"] == 10
     assert stage.observer.traffic.errors()["errors"][0] | {"first": 0, "last": 0} == {
@@ -311,7 +326,41 @@ def test_lag_grows_with_what_producers_write_though_nobody_reads() -> None:
         "first": 0,
         "last": 0,
     }
-    assert stage.observer.traffic.top()[0]["bytes_written"] > 0
+    [top] = stage.observer.traffic.top()
+    assert top["bytes_written"] == written > 0 and top["writes"] == 1
+    assert top["bytes_refused"] == written and top["refused"] == 1, "what was refused is not written"
+
+
+def test_a_refused_writer_writes_no_topic_and_a_refused_commit_makes_no_group() -> None:
+    stage = Stage()
+    client = stage.client("writer")
+    produced(client, error=29)
+    commit(client, 7, {0: 100}, error=30)
+    assert stage.observer.usage() == [] and stage.group() == {}
+    assert 'kafka_tap_topic_refused_bytes_total{topic="t"}' in exposition(stage.observer, 0, stage.now)
+    produced(client, acks=0)
+    assert [each["client_id"] for each in stage.observer.usage()[0]["writers"]] == ["writer"]
+
+
+def test_a_lag_is_as_old_as_the_older_of_its_end_and_its_commit() -> None:
+    """The group's commits go elsewhere, and its lag grows with what is written through the tap: its age was that of the end."""
+    stage = Stage()
+    client = stage.client()
+    commit(client, 7, {0: 100})
+    stage.now += 300
+    produced(client)
+    stage.now += 2
+    found = stage.group()
+    assert (found["lag"], found["lag_age"], found["lag_end_age"], found["lag_commit_age"]) == (
+        10,
+        302,
+        2,
+        302,
+    )
+    assert found["offsets"][0]["lag_age"] == 302
+    text = exposition(stage.observer, 0, stage.now)
+    assert 'kafka_tap_group_lag_age_seconds{group="g",topic="t"} 302' in text
+    assert 'kafka_tap_group_lag_commit_age_seconds{group="g",topic="t"} 302' in text
 
 
 def test_the_lag_behind_writes_without_a_response_is_uncertain() -> None:
