@@ -10,7 +10,8 @@ from rich.console import Console
 from pixy.cli.streams import failed, stuck
 from pixy.errors import StartError, reason_of
 from pixy.escaping import json_text
-from pixy.tap.capture import Capture, segments
+from pixy.tap.capture import Capture
+from pixy.tap.capture_file import segments
 from pixy.tap.config import TapConfig
 from pixy.tap.dump import Dump, DumpEvent, limit
 from pixy.tap.dump_actor import DumpTarget
@@ -29,8 +30,8 @@ class _Dumped:
         self._target, self._dump = target, Dump(target.wanted, target.writer, config.bounds)
         self._failed: OSError | None = None
 
-    def limit(self, key: int) -> int:
-        return 0 if self._failed else limit(self._target.wanted, key)
+    def limit(self, key: int, version: int) -> int | None:
+        return None if self._failed else limit(self._target.wanted, key, version)
 
     def reserve(self, size: int) -> bool:
         return size >= 0

@@ -7,13 +7,10 @@ in the file is taken up at the first segment that begins with a request. A conne
 
 from __future__ import annotations
 
-import ipaddress
 import struct
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import IO, Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-from pixy.errors import StartError
 from pixy.tap import events
 from pixy.tap.apis import MAX_FRAME, known, load_tables
 from pixy.tap.config import TapConfig, show_address
@@ -203,61 +200,4 @@ def _next(segment: Segment) -> int:
     return (segment.sequence + 1) % _SEQUENCES
 
 
-def segments(file: IO[bytes]) -> Iterator[Segment]:
-    """Iterate over the TCP segments of a capture file.
-
-    Args:
-        file: a file in the format of pcap or pcapng, of Ethernet, Linux cooked, loopback or raw IP packets.
-
-    Raises:
-        StartError: the library dpkt is missing, or the file has another format.
-    """
-    try:
-        import dpkt
-    except ImportError:
-        raise StartError("reading captures needs the library dpkt: pip install dpkt") from None
-    try:
-        reader = dpkt.pcap.UniversalReader(file)
-    except (ValueError, dpkt.Error) as error:
-        raise StartError(f"not a capture file: {error}") from error
-    unpack = _unpacker(dpkt, reader.datalink())
-    try:
-        for at, packet in reader:
-            try:
-                ip = unpack(packet)
-            except (dpkt.Error, struct.error, ValueError, IndexError):
-                continue
-            tcp = getattr(ip, "data", None)
-            if isinstance(ip, dpkt.ip.IP | dpkt.ip6.IP6) and isinstance(tcp, dpkt.tcp.TCP):
-                yield Segment(
-                    float(at),
-                    (str(ipaddress.ip_address(ip.src)), tcp.sport),
-                    (str(ipaddress.ip_address(ip.dst)), tcp.dport),
-                    tcp.seq,
-                    tcp.flags,
-                    bytes(tcp.data),
-                )
-    except (dpkt.Error, struct.error):
-        return  # the file ends in the middle of a packet: the capture was stopped there
-
-
-def _unpacker(dpkt: Any, link: int) -> Callable[[bytes], Any]:
-    """Return a function from a packet to its IP packet, for a type of link."""
-    if link == dpkt.pcap.DLT_EN10MB:
-        return lambda packet: dpkt.ethernet.Ethernet(packet).data
-    if link == dpkt.pcap.DLT_LINUX_SLL:
-        return lambda packet: dpkt.sll.SLL(packet).data
-    if link == dpkt.pcap.DLT_LINUX_SLL2:
-        return lambda packet: dpkt.sll2.SLL2(packet).data
-    if link in (dpkt.pcap.DLT_NULL, dpkt.pcap.DLT_LOOP):
-        return lambda packet: _ip(dpkt, packet[4:])
-    if link in (dpkt.pcap.DLT_RAW, 101, 228, 229):
-        return lambda packet: _ip(dpkt, packet)
-    raise StartError(f"packets of link type {link} cannot be read")
-
-
-def _ip(dpkt: Any, packet: bytes) -> Any:
-    return dpkt.ip6.IP6(packet) if packet[:1] and packet[0] >> 4 == 6 else dpkt.ip.IP(packet)
-
-
-__all__ = ["Capture", "Segment", "begins_request", "segments"]
+__all__ = ["Capture", "Segment", "begins_request"]

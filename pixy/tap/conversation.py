@@ -45,8 +45,8 @@ class Sink(Protocol):
 class FrameSink(Protocol):
     """Destination of whole frames: the dump."""
 
-    def limit(self, key: int) -> int:
-        """Return how many bytes of a frame it wants, by API key; zero for none."""
+    def limit(self, key: int, version: int) -> int | None:
+        """Return how many bytes of a frame it wants, by API key and version; None if it wants not even to know of it."""
 
     def reserve(self, size: int) -> bool:
         """Reserve room for a frame, as :meth:`Sink.reserve`; what finds no room is counted as lost."""
@@ -108,6 +108,8 @@ class Conversation:
         """Number of requests so far."""
         self.sasl_tokens = False
         """Whether raw SASL tokens may come: between SaslHandshake v0 and the first request after it."""
+        self.token_due = False
+        """Whether the next frame is such a token, whatever it looks like."""
         self.client_id = ""
         self._sink, self._reserved, self._dump_reserved = sink, 0, 0
         self.fast = FastPath(self, self.waiting, clock, sampler, rewrite is not None, known)
@@ -251,21 +253,29 @@ class Conversation:
         if self.dump is not None:
             stream.record(_HEADER)
 
-    def dump_rest(self, stream: StreamTap, key: int, size: int) -> bool:
+    def dump_rest(
+        self, stream: StreamTap, key: int, version: int, size: int, *, header: int = _HEADER
+    ) -> bool:
         """Copy the rest of the frame, too, as far as the dump wants it and has room.
 
         Args:
             stream: copies its beginning.
             key: the API key; -1 for a SASL token.
+            version: the request's version.
             size: the frame's bytes.
+            header: how many bytes the header has; of a frame whose body is hidden, no more are copied.
 
         Returns:
             Whether :meth:`dump_to` is to be told of it.
         """
         if self.dump is None:
             return False
-        wanted = min(self.dump.limit(key), size, self.bounds.capture)
-        if not wanted or not self.dump.reserve(wanted):
+        limit = self.dump.limit(key, version)
+        if limit is None:
+            stream.record(0)
+            return False
+        wanted = min(limit if limit > _HEADER else min(limit, header), size, self.bounds.capture)
+        if not self.dump.reserve(wanted):
             stream.record(0)
             return False
         self._dump_reserved += wanted

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 from pixy.tap import events
-from pixy.tap.apis import SECRET
+from pixy.tap.apis import SECRET, known
 from pixy.tap.config import Address, Bounds
 from pixy.tap.dump_filter import DumpFilter, names_in
 from pixy.tap.latency import api_name
@@ -26,8 +26,11 @@ from pixy.wire.json_form import to_json
 
 METADATA: Final = 3
 SASL_HANDSHAKE: Final = 17
-HIDDEN: Final = (SECRET | {33, 44}) - {SASL_HANDSHAKE}
-"""API keys of which a dump shows no body: those with credentials, and AlterConfigs, whose values may be passwords."""
+HIDDEN: Final = (SECRET | {33, 44, 58, 59}) - {SASL_HANDSHAKE}
+"""API keys of which a dump shows no body: those with credentials; AlterConfigs, whose values may be passwords; Envelope, which
+holds any other request and its sender's principal; FetchSnapshot, which holds the secrets of SCRAM."""
+_PLAUSIBLE: Final = 1_000
+"""API keys and versions from here on are bytes of something else, such as a bare SASL token."""
 _HEADER: Final = 8
 _ALL: Final = 1 << 31
 _WAITING: Final = 10_000
@@ -120,7 +123,7 @@ class Dump:
 
     def _request(self, seen: events.FrameSeen) -> None:
         side = self._sides.get_or_create(seen.connection, Side)
-        if seen.key not in HIDDEN:
+        if not _hidden(seen.key, seen.version):
             side.client_id = _client_id(seen.frame) or side.client_id
         may = self._wanted.takes_api(seen.key) and self._wanted.takes_client(side.client_id)
         decoded = self._decode(seen) if may and self._decodes else None
@@ -169,7 +172,7 @@ class Dump:
         )
 
     def _decode(self, seen: events.FrameSeen) -> _Decoded:
-        if seen.key in HIDDEN:
+        if _hidden(seen.key, seen.version):
             return _Decoded(None, {"hidden": True}, [], [])
         if len(seen.frame) < seen.size:
             return _Decoded(None, {"truncated": len(seen.frame)}, [], [])
@@ -185,15 +188,23 @@ class Dump:
         return _Decoded(body, {}, groups, [self._topics.show(each) for each in topics])
 
 
-def limit(wanted: DumpFilter, key: int) -> int:
-    """Return how many bytes of a frame a dump needs, by API key; -1 is a SASL token.
+def _hidden(key: int, version: int) -> bool:
+    """Tell whether a dump shows no body: also if nobody knows what it is."""
+    return key in HIDDEN or not known(key, version)
 
+
+def limit(wanted: DumpFilter, key: int, version: int) -> int | None:
+    """Return how many bytes of a frame a dump needs, by API key and version; None if it is to leave the frame out.
+
+    Of an unknown API or version it needs no byte, and only says that there was a frame. A SASL token (key -1) is left out.
     Metadata is needed also if the filter leaves it out: it names the topics that Fetch and Produce have the ids of.
     """
-    if key in HIDDEN:
-        return _HEADER if wanted.takes_api(key) else 0
-    if key < 0 or not (wanted.takes_api(key) or (wanted.topics and key == METADATA)):
-        return 0
+    if not (0 <= key < _PLAUSIBLE and 0 <= version < _PLAUSIBLE):
+        return None
+    if not (wanted.takes_api(key) or (wanted.topics and key == METADATA)):
+        return None
+    if _hidden(key, version):
+        return _HEADER if known(key, version) else 0
     return _ALL
 
 

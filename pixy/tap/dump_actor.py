@@ -74,9 +74,9 @@ class DumpQueue:
         self.ended = False
         """Whether the dump has ended, and wants nothing more."""
 
-    def limit(self, key: int) -> int:
+    def limit(self, key: int, version: int) -> int | None:
         """See :class:`pixy.tap.conversation.FrameSink`."""
-        return 0 if self.ended else limit(self._wanted, key)
+        return None if self.ended else limit(self._wanted, key, version)
 
     def reserve(self, size: int) -> bool:
         """See :class:`pixy.tap.conversation.FrameSink`."""

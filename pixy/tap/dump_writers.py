@@ -96,7 +96,8 @@ class _Stream:
 class PcapngDump:
     """Write each frame as TCP packets of the connection's addresses, as if it were captured in plaintext at the broker.
 
-    Frames that the dump leaves out leave no gaps. Of a frame that is cut off, the rest is a gap; of one with credentials, zeros.
+    Frames that the dump leaves out leave no gaps, and neither do those of unknown APIs. Of a frame that is cut off, the rest is a
+    gap; of one with credentials, zeros.
 
     Args:
         file: takes the blocks.
@@ -120,6 +121,8 @@ class PcapngDump:
 
     def write(self, seen: events.FrameSeen, side: Side, _document: Callable[[], dict[str, Any]]) -> None:
         """See :class:`pixy.tap.dump.Writer`."""
+        if not seen.frame:
+            return
         stream = self._streams.get(seen.connection)
         if stream is None:
             stream = self._streams[seen.connection] = _Stream(_one_family(side.addresses or _UNKNOWN))

@@ -63,8 +63,8 @@ class RequestReader:
         key, version, correlation_id = struct.unpack(">hhi", head)
         is_known = known(key, version)
         if talk.sasl_tokens:
-            if not is_known:
-                talk.dump_rest(stream, SASL_TOKEN, size)
+            if not is_known or talk.token_due:
+                talk.dump_rest(stream, SASL_TOKEN, 0, size)
                 self._add_token()
                 return
             talk.sasl_tokens = False
@@ -74,7 +74,7 @@ class RequestReader:
         request = PendingRequest(
             key, version, correlation_id, talk.number, talk.asked_at(), talk.queueing.waited
         )
-        if talk.dump_rest(stream, key, size):
+        if talk.dump_rest(stream, key, version, size):
             self._dumped = events.FrameSeen(
                 talk.connection, request.at, request.number, key, version, size=size
             )
@@ -87,7 +87,7 @@ class RequestReader:
         elif key == FETCH:
             yield from self._read_fetch(request, size - 8)
         elif key == SASL_HANDSHAKE:
-            talk.sasl_tokens = version == 0
+            talk.sasl_tokens = talk.token_due = version == 0
         elif key in CAPTURED_REQUESTS and talk.reserve(size):
             frame = head + (yield size - 8)
             talk.put_captured(
@@ -96,6 +96,7 @@ class RequestReader:
 
     def _add_token(self) -> None:
         talk = self._talk
+        talk.token_due = False
         talk.add(PendingRequest(SASL_TOKEN, 0, 0, talk.number, talk.clock()))
 
     def _read_header(self, key: int, version: int) -> Decoder[None]:

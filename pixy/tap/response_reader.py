@@ -80,7 +80,7 @@ class ResponseReader:
         talk.counts["responses"] += 1
         now = talk.clock()
         talk.time_response(request, now)
-        if talk.dump_rest(stream, key, size):
+        if talk.dump_rest(stream, key, version, size, header=4):
             self._dumped = events.FrameSeen(
                 talk.connection, now, request.number, key, version, request.at, size
             )
@@ -92,7 +92,7 @@ class ResponseReader:
             yield from self._read_share(stream, request, now, size - 4)
         elif key == SASL_HANDSHAKE:
             if version == 0 and (yield 2) != b"\0\0":
-                talk.sasl_tokens = False  # refused: there will be no tokens
+                talk.sasl_tokens = talk.token_due = False  # refused: there will be no tokens
         else:
             yield from self._read_captured(stream, request, head, size, now)
 

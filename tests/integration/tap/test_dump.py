@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from pixy.tap.capture import Capture, segments
+from pixy.tap.capture import Capture
+from pixy.tap.capture_file import segments
 from pixy.tap.config import TapConfig
 from pixy.tap.dump_actor import DumpTarget
 from pixy.tap.dump_filter import parse_filter

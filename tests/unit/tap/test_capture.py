@@ -13,7 +13,8 @@ import pytest
 
 from pixy.cli.tap import run
 from pixy.errors import StartError
-from pixy.tap.capture import Capture, segments
+from pixy.tap.capture import Capture
+from pixy.tap.capture_file import segments
 from pixy.tap.config import TapConfig
 from pixy.tap.observer import Observer
 from pixy.wire import frames
@@ -153,6 +154,26 @@ def test_a_file_that_is_no_capture_and_one_that_is_cut_off() -> None:
     talk.commit(6)
     whole = talk.file().getvalue()
     assert offsets(observed(io.BytesIO(whole[:-10]))[0]) == [5]
+
+
+@pytest.mark.parametrize("length", [0, 4, 8, 13, 0xFFFFFFFF])
+@pytest.mark.parametrize("block", [0, 1, 3])
+def test_a_block_of_an_impossible_length_is_one_line(
+    block: int, length: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    talk = Talk().open()
+    talk.commit(5)
+    data = bytearray(talk.file(ng=True).getvalue())
+    at = 0
+    for _ in range(block):
+        at += int.from_bytes(data[at + 4 : at + 8], "little")
+    data[at + 4 : at + 8] = length.to_bytes(4, "little")
+    file = tmp_path / "k.pcapng"
+    file.write_bytes(data)
+    assert run(["--pcap", str(file), "--output", "json"]) == 1
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and said.startswith(f"kafka-pixy tap: {file}: "), said
+    assert f"at byte {at} " in said, said
 
 
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

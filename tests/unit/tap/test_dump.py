@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 import uuid
 from typing import Any
 
@@ -13,7 +14,8 @@ import pytest
 from pixy.cli.tap_flags import make_config, make_parser
 from pixy.errors import ConfigError
 from pixy.tap import events
-from pixy.tap.capture import Capture, segments
+from pixy.tap.capture import Capture
+from pixy.tap.capture_file import segments
 from pixy.tap.config import Bounds
 from pixy.tap.conversation import Conversation
 from pixy.tap.dump import Dump, DumpEvent, limit
@@ -46,8 +48,8 @@ class Line:
         self.put(events.Opened(1, self.stage.now, "10.0.0.1:50001", "kafka:9092"))
         self.put(events.Connected(1, self.stage.now, ("10.0.0.1", 50001), ("10.0.0.2", 9092)))
 
-    def limit(self, key: int) -> int:
-        return limit(self.wanted, key)
+    def limit(self, key: int, version: int) -> int | None:
+        return limit(self.wanted, key, version)
 
     def reserve(self, _size: int) -> bool:
         return self.room
@@ -193,6 +195,41 @@ def test_raw_sasl_tokens_are_not_dumped() -> None:
     assert not any(SECRET in each.frame for each in line.frames)
 
 
+@pytest.mark.parametrize("pcapng", [False, True])
+@pytest.mark.parametrize(
+    ("key", "version", "shown"),
+    [
+        (58, 0, True),  # Envelope
+        (59, 1, True),  # FetchSnapshot
+        (500, 0, True),  # an API that the tap does not know
+        (3, 900, True),  # a version that it does not know
+        (0x6082, 0x0201, False),  # a token of GSSAPI without a SaslHandshake, before KIP-43
+    ],
+)
+def test_what_may_hold_credentials_is_not_dumped(key: int, version: int, shown: bool, pcapng: bool) -> None:
+    line = Line(pcapng=pcapng)
+    asked = struct.pack(">hhi", key, version, 7) + SECRET
+    assert forward(line.conversation.to_broker, frames.frame(asked))
+    assert forward(line.conversation.to_client, frames.frame(struct.pack(">i", 7) + SECRET))
+    assert not any(set(each.frame[8 if each.is_request else 4 :]) for each in line.frames), (
+        "no byte of a body"
+    )
+    assert SECRET not in line.file.getvalue() and len(line.frames) == 2 * shown
+    if not pcapng:
+        assert all(each["hidden"] and each["body"] is None and not each["client_id"] for each in line.shown())
+
+
+def test_a_raw_token_is_not_dumped_though_it_looks_like_a_request() -> None:
+    line = Line()
+    line.call("SaslHandshake", 0, {"Mechanism": "PLAIN"}, {"Mechanisms": ["PLAIN"]})
+    token = frames.encode_request("Heartbeat", 4, 2, SECRET.decode(), {"GroupId": "g", "MemberId": "m"})
+    assert forward(line.conversation.to_broker, token)
+    assert forward(line.conversation.to_client, bytes(4)) == bytes(4)
+    heartbeat(line)
+    assert [each["api"] for each in line.shown()] == ["SaslHandshake"] * 2 + ["Heartbeat"] * 2
+    assert SECRET not in line.file.getvalue()
+
+
 def test_a_frame_beyond_the_limit_is_cut_and_says_so() -> None:
     line = Line("api=Fetch", capture=100)
     fetch(line)
@@ -306,7 +343,7 @@ async def test_the_queue_drops_and_counts_what_it_has_no_room_for() -> None:
     queue.flush()
     assert got[2].lost == 1
     queue.ended = True
-    assert queue.limit(12) == 0
+    assert queue.limit(12, 4) is None
 
 
 @pytest.mark.parametrize(
