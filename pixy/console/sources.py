@@ -39,9 +39,9 @@ class Sources:
         return {"findings": self.findings, "groups": self.groups, "group": self.group, "out": self.out}
 
     async def findings(self, query: Query) -> dict[str, Any]:
-        """List findings and clusters; ``cluster`` and ``group`` choose those of one."""
+        """List findings and clusters; ``cluster``, ``group`` and ``topic`` choose those of one."""
         snapshot, found = await self._watch.findings()
-        wanted = {key: query[key] for key in ("cluster", "group") if query.get(key)}
+        wanted = {key: query[key] for key in ("cluster", "group", "topic") if query.get(key)}
         rows = [
             each.document(snapshot.at)
             for each in found

@@ -161,13 +161,18 @@ class Inspector:
         found = await _answer(self._client(cluster).topic(topic, with_partitions=True), KAFKA_PATIENCE)
         return found.partitions or ()
 
-    async def owned(self, cluster: str, topic: str, group: str) -> set[int]:
-        """Ask Kafka which partitions of a topic the members of a group own, wherever they are. Raises PixyError."""
+    async def members(self, cluster: str, topic: str, group: str) -> dict[str, list[int]]:
+        """Ask Kafka which member of a group owns which partitions of a topic, wherever it is. Raises PixyError."""
         try:
             found = await _answer(self._client(cluster).consumers(topic, group), KAFKA_PATIENCE)
         except UnknownGroup:
-            return set()
-        return {number for members in found.values() for owned in members.values() for number in owned}
+            return {}
+        return {name: list(owned) for members in found.values() for name, owned in members.items()}
+
+    async def owned(self, cluster: str, topic: str, group: str) -> set[int]:
+        """Ask Kafka which partitions of a topic the members of a group own, wherever they are. Raises PixyError."""
+        found = await self.members(cluster, topic, group)
+        return {number for owned in found.values() for number in owned}
 
     async def brokers(self, cluster: str) -> list[int]:
         """Ask Kafka for its brokers. Raises PixyError."""

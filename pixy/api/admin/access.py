@@ -30,6 +30,9 @@ PROBES: Final = frozenset({"/livez", "/readyz"})
 COSTLY: Final = ("/debug/heap", "/debug/profile")
 """Paths that need ``admin``, because the whole daemon pays for them. So does everything that is no GET."""
 
+READING: Final = frozenset({"/mcp"})
+"""Paths of which a POST only reads."""
+
 OWN_RIGHTS: Final = frozenset({"/trace"})
 """Paths behind which the engine itself decides what the caller may hear, topic by topic."""
 
@@ -104,7 +107,9 @@ class Gatekeeper:
             await later()
         if request.path in OWN_RIGHTS:
             return
-        costly = request.method not in ("GET", "HEAD") or _ONE_WORKER.sub("", request.path) in COSTLY
+        path = _ONE_WORKER.sub("", request.path)
+        changes = request.method not in ("GET", "HEAD") and path not in READING
+        costly = changes or path in COSTLY
         verb = "admin" if costly else "console"
         with guard.begin(
             guard.caller(), *(Access(verb, name, EVERYTHING, EVERYTHING) for name in self._clusters)
@@ -150,4 +155,4 @@ def error(status: int, text: str, retry_after: int = 0) -> web.Response:
     )
 
 
-__all__ = ["AT_ONCE", "COSTLY", "OWN_RIGHTS", "PROBES", "Gatekeeper", "error"]
+__all__ = ["AT_ONCE", "COSTLY", "OWN_RIGHTS", "PROBES", "READING", "Gatekeeper", "error"]

@@ -95,7 +95,7 @@ class Debug:
         found = await statistics_of(self._system, request.query.get("pattern", "**"))
         keys = await slices.each(found, key)
         order = sorted(range(len(found)), key=keys.__getitem__)
-        rows = await slices.each((found[at] for at in order[offset : offset + limit]), _actor)
+        rows = await slices.each((found[at] for at in order[offset : offset + limit]), row_of)
         return await slices.document({"total": len(found), "offset": offset}, "actors", rows)
 
     async def dump(self, _request: web.Request, slices: Slices) -> web.Response:
@@ -183,7 +183,8 @@ class Debug:
         return web.json_response({"logger": name, "level": level})
 
 
-def _actor(each: ActorStatistics) -> dict[str, Any]:
+def row_of(each: ActorStatistics) -> dict[str, Any]:
+    """Describe an actor as JSON has it."""
     return {
         "path": each.path,
         "class": each.actor_class,
@@ -221,4 +222,4 @@ def _place(frame: Any) -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-__all__ = ["Debug", "Wrong"]
+__all__ = ["SORTS", "Debug", "Wrong", "row_of"]

@@ -5,6 +5,7 @@
 ``/livez``, ``/readyz``   probes, without credentials
 ``/findings``             causes of trouble, as JSON
 ``/trace``                the life of one message, as JSON
+``/mcp``                  the same for assistants: Model Context Protocol (extra ``mcp``)
 ``/debug/...``            actors, tasks, threads, heap, profile, levels of loggers
 ``/console/``             the page
 ========================  =====================================================================================
@@ -24,8 +25,10 @@ from aiohttp.typedefs import Middleware
 from actors.console import application
 from pixy import __version__
 from pixy.api.admin.access import Gatekeeper, Handler, error
+from pixy.api.admin.assistant_tools import Tools
 from pixy.api.admin.connections import AdminHttp
 from pixy.api.admin.debug import Debug
+from pixy.api.admin.mcp_endpoint import McpEndpoint
 from pixy.api.admin.tracing import Tracing
 from pixy.api.admin.workers import WorkersAdmin
 from pixy.api.edge import sockets
@@ -69,6 +72,8 @@ class AdminServer(Listener):
             engine.inspector(), engine.counters, engine.meter, engine.system, engine.config.proxies
         )
         self._readiness = Readiness(self._observed)
+        tools = Tools(self._observed, self._readiness, engine.lives(), engine.config.cluster_name)
+        self._mcp = McpEndpoint(tools)
         self._book = Book(CONNECTIONS, CONNECTIONS - CONNECTIONS // 4)
         book = edge.book
         edges = Edges(lambda: engine.uptime, lambda: (book.open, book.refused), lambda: engine.spans.lost)
@@ -160,6 +165,7 @@ class AdminServer(Listener):
                 web.get("/readyz", self._readyz),
                 web.get("/findings", self._findings),
                 self._trace(),
+                web.route("*", "/mcp", self._mcp.handle),
                 *self._debug.routes(),
             ]
         )
@@ -232,6 +238,7 @@ class AdminServer(Listener):
             await self._workers.close()
         if self._inner is not None:
             await self._inner.cleanup()
+        await self._mcp.close()
         await self._observed.stop()
 
 

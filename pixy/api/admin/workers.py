@@ -5,6 +5,7 @@
 ``/readyz``, ``/findings``     of all workers
 ``/livez``, ``/trace``         of the worker that gets the request
 ``/workers``                   who there is, as JSON
+``/mcp``                       says which address to use instead: ``/workers/N/mcp``
 ``/workers/N/...``             the admin listener of worker N: ``/workers/2/console/``, ``/workers/2/debug/tasks``
 ``/console/``                  links to the consoles of all workers
 ``/console/...``, ``/debug/``  of the first worker
@@ -69,6 +70,7 @@ class WorkersAdmin:
             web.get("/readyz", self._readyz),
             web.get("/findings", self._findings),
             web.get("/workers", self._list),
+            web.route("*", "/mcp", self._no_mcp),
             web.get("/console", self._to_console),
             web.get("/console/", self._consoles),
             web.route("*", r"/workers/{number:[0-9]+}{path:/(?!/).*}", self._one),
@@ -136,6 +138,11 @@ class WorkersAdmin:
             }
         )
 
+    async def _no_mcp(self, _request: web.Request) -> web.Response:
+        return error(
+            404, "this daemon has workers, each with groups of its own: use /workers/1/mcp and so on"
+        )
+
     async def _to_console(self, _request: web.Request) -> web.Response:
         raise web.HTTPFound("/console/")
 
@@ -187,6 +194,7 @@ class WorkersAdmin:
             name: value
             for name, value in request.headers.items()
             if name.lower() in ("accept", "content-type", "last-event-id", "if-none-match")
+            or name.lower().startswith("mcp-")
         }
         response: web.StreamResponse | None = None
         try:
