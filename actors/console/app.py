@@ -13,10 +13,10 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from actors.console.extension import BadQuery, Extension
-from actors.console.hub import INTERVAL, Hub, TooMany
+from actors.console.hub import INTERVAL, Hub, TooMany, Turn, next_turn
 from actors.console.page_files import FOLDER, HEADERS, serve_file
 from actors.console.sources import BuiltIn
-from actors.console.stream import query_of, stream
+from actors.console.stream import Allowed, query_of, stream
 from actors.tracing.protocol import Redact, type_name
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ def application(
     crashes: Crashes | None = None,
     hosts: Collection[str] | None = None,
     interval: float = INTERVAL,
+    turn: Turn = next_turn,
+    allowed: Allowed = lambda _request: True,
 ) -> web.Application:
     """Make the console of a system: ``app.add_subapp("/console", application(system))``.
 
@@ -52,6 +54,9 @@ def application(
         hosts: names in the ``Host`` header that are served, without ports; None serves all. It keeps a page that has
             its own name resolve to this host (DNS rebinding) from reading.
         interval: seconds between two frames of a watched topic.
+        turn: waits until others have had their turn of the loop; called before a topic is read and before a message of a
+            page is handled. By default the loop turns once.
+        allowed: tells whether the page whose stream began with a request may still look; called before frames are sent.
 
     Raises:
         ValueError: two extensions or views have the same name.
@@ -61,9 +66,11 @@ def application(
     _check_names(extensions)
     for extension in extensions:
         sources.update({f"{extension.name}.{name}": each for name, each in extension.sources.items()})
-    hub = Hub(sources, activities=built_in.activities, on_watched=built_in.watched, interval=interval)
+    hub = Hub(
+        sources, activities=built_in.activities, on_watched=built_in.watched, interval=interval, turn=turn
+    )
     built_in.late = lambda: hub.late
-    pages = _Pages(hub, extensions, title or system.name)
+    pages = _Pages(hub, extensions, title or system.name, allowed)
     app = web.Application(middlewares=[_guard(hosts)])
     app[HUB] = hub
     app.router.add_get("/", pages.index)
@@ -173,8 +180,9 @@ def _guard(hosts: Collection[str] | None) -> Middleware:
 class _Pages:
     """The handlers of the requests."""
 
-    def __init__(self, hub: Hub, extensions: Sequence[Extension], title: str) -> None:
+    def __init__(self, hub: Hub, extensions: Sequence[Extension], title: str, allowed: Allowed) -> None:
         self._hub = hub
+        self._allowed = allowed
         self._files = {each.name: each.files for each in extensions}
         self._boot = {
             "title": title,
@@ -224,7 +232,7 @@ class _Pages:
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
         """Serve the page's WebSocket."""
-        return await stream(request, self._hub)
+        return await stream(request, self._hub, self._allowed)
 
     async def read(self, request: web.Request) -> web.StreamResponse:
         """Answer with what a source says now."""

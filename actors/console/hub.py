@@ -14,7 +14,7 @@ import contextlib
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from actors._errors import ActorError
@@ -37,11 +37,23 @@ MAX_TOPICS = 8
 MAX_FRAME = 4 * 1024 * 1024
 """Most characters of one frame; a source that returns more is an error."""
 
+TOPICS_A_TICK = 64
+"""Most topics that are read between two ticks, at even distances. With more of them, each is read less often."""
+
 MAX_READS = 8
 """Most requests for JSON that are answered at one time; further ones are refused."""
 
 Activity = Callable[[], contextlib.AbstractContextManager[object]]
 """Switches on what a source needs, such as counting messages, for as long as someone watches it."""
+
+
+Turn = Callable[[], Awaitable[object]]
+"""Waits until others have had their turn of the loop."""
+
+
+async def next_turn() -> None:
+    """Let the loop turn once."""
+    await asyncio.sleep(0)
 
 
 class TooMany(ActorError):
@@ -101,6 +113,7 @@ class Hub:
         activities: by the source's name; entered when its first topic comes, left when its last goes.
         on_watched: entered with the first watched topic of all, left with the last.
         interval: seconds between two ticks.
+        turn: waits for the turn to read a topic, or to handle a message of a page.
     """
 
     def __init__(
@@ -110,6 +123,7 @@ class Hub:
         activities: Mapping[str, Activity] | None = None,
         on_watched: Activity = contextlib.nullcontext,
         interval: float = INTERVAL,
+        turn: Turn = next_turn,
     ) -> None:
         self.sources = sources
         self.interval = interval
@@ -121,6 +135,10 @@ class Hub:
         self._topics: dict[tuple[str, tuple[tuple[str, str], ...]], Topic] = {}
         self._active: dict[str, contextlib.ExitStack] = {}
         self._ticker: asyncio.Task[None] | None = None
+        self._due: dict[Topic, None] = {}
+        """Topics that wait to be read, in this order."""
+        self._reader: asyncio.Task[None] | None = None
+        self.turn = turn
         self._reads = 0
 
     # -- watchers -----------------------------------------------------------------------------
@@ -172,7 +190,7 @@ class Hub:
         if topic.text is not None:
             watcher.put(number, topic.text)
         else:
-            self._start(topic)
+            self._read_soon(topic)
 
     def unwatch(self, watcher: Watcher, number: int) -> None:
         """End a subscription; do nothing if there is none of that number."""
@@ -183,6 +201,7 @@ class Hub:
         del topic.watchers[watcher, number]
         if not topic.watchers:
             del self._topics[topic.name, tuple(sorted(topic.query.items()))]
+            self._due.pop(topic, None)
             if topic.task is not None:
                 topic.task.cancel()
         self._adjust()
@@ -206,6 +225,9 @@ class Hub:
             if self._ticker is not None:
                 self._ticker.cancel()
                 self._ticker = None
+            if self._reader is not None:
+                self._reader.cancel()
+                self._reader = None
             if "" in self._active:
                 self._active.pop("").close()
             return
@@ -229,8 +251,25 @@ class Hub:
             due = loop.time() + self.interval
             await asyncio.sleep(self.interval)
             self.late = max(0.0, loop.time() - due)
-            for topic in tuple(self._topics.values()):
+            for topic in self._topics.values():
+                self._read_soon(topic)
+
+    def _read_soon(self, topic: Topic) -> None:
+        self._due.setdefault(topic)
+        if self._reader is None or self._reader.done():
+            self._reader = asyncio.get_running_loop().create_task(
+                self._read_due(), name="actors.console.reader"
+            )
+
+    async def _read_due(self) -> None:
+        """Begin to read the topics that wait, one after another."""
+        while self._due:
+            await self.turn()
+            topic = next(iter(self._due), None)
+            if topic is not None:
+                del self._due[topic]
                 self._start(topic)
+            await asyncio.sleep(self.interval / TOPICS_A_TICK)
 
     def _start(self, topic: Topic) -> None:
         if topic.task is None or topic.task.done():
@@ -290,4 +329,4 @@ def _type_name(thing: object) -> str:
     return type(thing).__name__
 
 
-__all__ = ["Hub", "TooMany", "Watcher"]
+__all__ = ["Hub", "TooMany", "Turn", "Watcher", "next_turn"]

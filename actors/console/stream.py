@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import WSMsgType, web
@@ -31,24 +32,41 @@ HEARTBEAT = 30.0
 """Seconds after which a silent page is asked for a sign of life."""
 
 
-async def stream(request: web.Request, hub: Hub) -> web.WebSocketResponse:
-    """Serve a page until it leaves, is too slow, or the hub is closed.
+Allowed = Callable[[web.Request], bool]
+"""Tells whether whoever has opened a stream may still look."""
+
+FORBIDDEN = 1008
+"""The code with which a stream is closed whose page may no longer look."""
+
+
+async def stream(
+    request: web.Request, hub: Hub, allowed: Allowed = lambda _request: True
+) -> web.WebSocketResponse:
+    """Serve a page until it leaves, is too slow, may no longer look, or the hub is closed.
 
     Args:
         request: the page's.
         hub: the topics.
+        allowed: asked before frames are sent.
     """
-    socket = web.WebSocketResponse(heartbeat=HEARTBEAT, max_msg_size=MAX_MESSAGE)
+    # aiohttp would answer any number of pings in one turn of the loop.
+    socket = web.WebSocketResponse(heartbeat=HEARTBEAT, max_msg_size=MAX_MESSAGE, autoping=False)
     socket.headers.update(HEADERS)
     try:
         with hub.joined() as watcher:
             await socket.prepare(request)
-            sender = asyncio.create_task(_send(socket, watcher), name="actors.console.stream")
+            sender = asyncio.create_task(
+                _send(socket, watcher, lambda: allowed(request)), name="actors.console.stream"
+            )
             try:
                 async for message in socket:
-                    if message.type is not WSMsgType.TEXT:
+                    await hub.turn()
+                    if message.type is WSMsgType.TEXT:
+                        _obey(hub, watcher, message.data)
+                    elif message.type is WSMsgType.PING:
+                        await socket.pong(message.data)
+                    elif message.type is not WSMsgType.PONG:
                         break
-                    _obey(hub, watcher, message.data)
             finally:
                 sender.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
@@ -58,17 +76,18 @@ async def stream(request: web.Request, hub: Hub) -> web.WebSocketResponse:
     return socket
 
 
-async def _send(socket: web.WebSocketResponse, watcher: Watcher) -> None:
+async def _send(socket: web.WebSocketResponse, watcher: Watcher, allowed: Callable[[], bool]) -> None:
+    may = True
     with contextlib.suppress(ConnectionError, TimeoutError):
-        while frames := await watcher.take():
+        while (frames := await watcher.take()) and (may := allowed()):
             for frame in frames:
                 async with asyncio.timeout(SEND_TIMEOUT):
                     await socket.send_str(frame)
     # The transport of a page that does not read would keep its frames, and a close frame behind them.
-    if watcher.closed:
+    if watcher.closed or not may:
         with contextlib.suppress(ConnectionError, TimeoutError):
             async with asyncio.timeout(1.0):
-                await socket.close(code=1001)
+                await socket.close(code=1001 if may else FORBIDDEN)
     transport = socket._req.transport if socket._req is not None else None
     if transport is not None:
         transport.abort()
@@ -104,4 +123,4 @@ def query_of(values: Any) -> dict[str, str]:
     return query
 
 
-__all__ = ["query_of", "stream"]
+__all__ = ["FORBIDDEN", "HEARTBEAT", "MAX_MESSAGE", "SEND_TIMEOUT", "Allowed", "query_of", "stream"]

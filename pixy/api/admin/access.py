@@ -9,6 +9,7 @@ from typing import Final
 
 from aiohttp import web
 
+from pixy.api.admin.streams import Streams, TooManyPages
 from pixy.api.edge.browsers import Browsers
 from pixy.api.edge.callers import address_share
 from pixy.api.edge.edge import Edge
@@ -36,6 +37,8 @@ READING: Final = frozenset({"/mcp"})
 OWN_RIGHTS: Final = frozenset({"/trace"})
 """Paths behind which the engine itself decides what the caller may hear, topic by topic."""
 
+STREAM: Final = "/console/stream"
+"""The path of the page's WebSocket."""
 _ONE_WORKER: Final = re.compile(r"\A/workers/[0-9]+(?=/)")
 """The begin of a path that names one of several workers."""
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -56,6 +59,7 @@ class Gatekeeper:
         self._browsers: Browsers = edge.browsers
         self._clusters = clusters
         self._shares = Shares(AT_ONCE, total=True)
+        self.streams = Streams(guard, clusters)
 
     @web.middleware
     async def middleware(self, request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -123,7 +127,12 @@ class Gatekeeper:
                 503, f"too many requests at the same time, at most {AT_ONCE} are served here", retry_after=1
             )
         try:
-            return await handler(request)
+            if _ONE_WORKER.sub("", request.path) != STREAM:
+                return await handler(request)
+            with self.streams.begin(request):
+                return await handler(request)
+        except TooManyPages as problem:
+            return error(429, str(problem))
         except PixyError as problem:
             return error(503, str(problem))
         finally:
@@ -155,4 +164,4 @@ def error(status: int, text: str, retry_after: int = 0) -> web.Response:
     )
 
 
-__all__ = ["AT_ONCE", "COSTLY", "OWN_RIGHTS", "PROBES", "READING", "Gatekeeper", "error"]
+__all__ = ["AT_ONCE", "COSTLY", "OWN_RIGHTS", "PROBES", "READING", "STREAM", "Gatekeeper", "error"]

@@ -48,6 +48,8 @@ from pixy.errors import InvalidParameter, StartError
 CONNECTIONS: Final = 256
 """Connections at the same time; one address may have three quarters. A browser uses a handful, a scraper one."""
 _GRACE: Final = 1.0
+_WATCHERS: Final = "watchers"
+"""Stands for an address where turns are given."""
 
 
 class AdminServer(Listener):
@@ -79,6 +81,7 @@ class AdminServer(Listener):
         edges = Edges(lambda: engine.uptime, lambda: (book.open, book.refused), lambda: engine.spans.lost)
         self._exposition = Exposition(self._observed, edges)
         self._debug = Debug(engine.system, engine.diagnostics, edge.steps)
+        self._keeper = Gatekeeper(engine.guard, edge, tuple(engine.config.proxies))
         self._siblings = siblings
         self._workers = None if siblings is None else WorkersAdmin(siblings)
         self._runner: web.AppRunner | None = None
@@ -101,8 +104,7 @@ class AdminServer(Listener):
                 f"failed to start the admin listener: listen tcp {self._address}: "
                 f"{sockets.refusal(problem, sockets.tcp_hint(problem))}"
             ) from problem
-        config = self._engine.config
-        keeper = Gatekeeper(self._engine.guard, self._edge, tuple(config.proxies))
+        keeper = self._keeper
         if self._workers is None:
             app = self._application(keeper.middleware)
         else:
@@ -170,10 +172,18 @@ class AdminServer(Listener):
             ]
         )
         console = application(
-            self._engine.system, extensions=(kafka_extension(self._observed),), title="Kafka-Pixy"
+            self._engine.system,
+            extensions=(kafka_extension(self._observed),),
+            title="Kafka-Pixy",
+            turn=self._turn,
+            allowed=self._keeper.streams.allowed,
         )
         app.add_subapp("/console", console)
         return app
+
+    async def _turn(self) -> None:
+        """Let requests have their turn: all pages of the console are one caller among them."""
+        await self._edge.steps.wait(self._edge.steps.queue(_WATCHERS), _WATCHERS)
 
     def _trace(self) -> web.RouteDef:
         return web.get("/trace", Tracing(self._engine.lives(), self._engine.config).trace)
@@ -239,6 +249,7 @@ class AdminServer(Listener):
         if self._inner is not None:
             await self._inner.cleanup()
         await self._mcp.close()
+        self._keeper.streams.close()
         await self._observed.stop()
 
 

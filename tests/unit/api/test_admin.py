@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,9 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.parser import text_string_to_metric_families as plain_families
 
-from pixy.api.admin import profiling, slices
+from actors.console import stream
+from actors.console.stream import FORBIDDEN
+from pixy.api.admin import profiling, slices, streams
 from pixy.api.admin.slices import Slices
 from pixy.auth.keys import make_key
 from pixy.auth.rules import Rules
@@ -25,6 +29,7 @@ from pixy.config.security import Rule
 from pixy.console.metric_table import METRICS, PREFIX
 from pixy.engine.engine import Engine
 from pixy.kafka.sandbox import Sandbox
+from tests.support import eventually
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -270,3 +275,100 @@ async def test_debug_answers_give_way_to_requests_and_few_are_rendered_at_once(
     assert found.count(200) == most == slices.RENDERINGS and found.count(503) == 30 - slices.RENDERINGS
     for each in waiting:
         each.cancel()
+
+
+async def watching(socket: aiohttp.ClientWebSocketResponse, query: dict[str, str]) -> None:
+    """Watch a source, and wait for its first frame."""
+    await socket.send_json({"id": 1, "watch": "kafka.findings", "query": query})
+    await socket.receive_json(timeout=30)
+
+
+@pytest.mark.parametrize("watches", [True, False])
+@pytest.mark.parametrize("taken", ["key", "right"])
+async def test_a_stream_ends_with_the_key_or_the_right_of_its_caller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, watches: bool, taken: str
+) -> None:
+    monkeypatch.setattr(streams, "LOOK", 3600.0 if watches else 0.05)
+    key, stored = make_key("ops")
+    other, kept = make_key("other")
+    (tmp_path / "keys").write_text(f"{stored.line()}\n{kept.line()}")
+    async with serving(tmp_path / "keys") as admin:
+        guard = admin.engine.guard
+        assert guard is not None
+        rule = Rule(["key:*"], ["console"], topics=["*"], groups=["*"])
+        guard.rules = Rules((rule,), {})
+        url = f"ws://{admin.engine.addresses['admin']}/console/stream"
+        async with (
+            admin.http.ws_connect(url, headers={"X-API-Key": key}) as socket,
+            admin.http.ws_connect(url, headers={"X-API-Key": other}) as stays,
+        ):
+            if watches:
+                await watching(socket, {})
+            if taken == "key":
+                (tmp_path / "keys").write_text(kept.line())
+                (await admin.engine.read_keys())()
+            else:
+                guard.rules = Rules((dataclasses.replace(rule, who=["key:other"]),), {})
+            async with asyncio.timeout(60):
+                while (message := await socket.receive()).type is aiohttp.WSMsgType.TEXT:
+                    pass
+            if watches:
+                assert (message.type, message.data) == (aiohttp.WSMsgType.CLOSE, FORBIDDEN)
+            await watching(stays, {})
+        with pytest.raises(aiohttp.WSServerHandshakeError):
+            await admin.http.ws_connect(url, headers={"X-API-Key": key})
+
+
+async def test_a_caller_has_a_number_of_pages_and_another_one_finds_room(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "PAGES", 2)
+    url = f"ws://{admin.engine.addresses['admin']}/console/stream"
+    async with admin.http.ws_connect(url) as first:
+        async with admin.http.ws_connect(url), contextlib.AsyncExitStack():
+            with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+                await admin.http.ws_connect(url)
+            assert refused.value.status == 429
+        await watching(first, {})
+
+        async def again() -> bool:
+            try:
+                async with admin.http.ws_connect(url) as socket:
+                    await watching(socket, {})
+            except aiohttp.WSServerHandshakeError:
+                return False
+            return True
+
+        assert await eventually(again)
+
+
+async def test_messages_of_pages_take_turns_with_requests(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """64 pages that subscribed again and again made `/_ping` take 2 to 11 s."""
+    url, loop = f"ws://{admin.engine.addresses['admin']}/console/stream", asyncio.get_running_loop()
+    handled: list[int] = []
+    turns = 0
+
+    def count() -> None:
+        nonlocal turns, counting
+        turns += 1
+        counting = loop.call_soon(count)
+
+    obey = stream._obey
+
+    def noted(*given: Any) -> None:
+        handled.append(turns)
+        obey(*given)
+
+    monkeypatch.setattr(stream, "_obey", noted)
+    counting = loop.call_soon(count)
+    try:
+        async with admin.http.ws_connect(url) as socket:
+            wish = {"watch": "kafka.groups", "query": {}}
+            for number in range(200):
+                await socket.send_json({"id": number % 8, **wish})
+            await eventually(lambda: asyncio.sleep(0, len(handled) == 200))
+    finally:
+        counting.cancel()
+    assert max(Counter(handled).values()) == 1
