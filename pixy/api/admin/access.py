@@ -24,8 +24,9 @@ from pixy.errors import Forbidden, Limited, PixyError, Unauthenticated
 
 logger = logging.getLogger("pixy.api")
 
-AT_ONCE: Final = 128
-"""Requests at the same time, the console's streams included; one caller may have three quarters."""
+AT_ONCE: Final = 256
+"""Requests at the same time, the console's streams included, as many as connections; one caller may have three quarters. What
+costs more than a moment has a bound of its own."""
 PROBES: Final = frozenset({"/livez", "/readyz"})
 """Paths that need no caller: probes have no credentials."""
 COSTLY: Final = ("/debug/heap", "/debug/profile")
@@ -109,7 +110,7 @@ class Gatekeeper:
         later = enter(guard, lambda: credentials(request, guard.authenticator), address_of(request))
         if later is not None:
             await later()
-        if request.path in OWN_RIGHTS:
+        if _ONE_WORKER.sub("", request.rel_url.raw_path) in OWN_RIGHTS:
             return
         path = _ONE_WORKER.sub("", request.path)
         changes = request.method not in ("GET", "HEAD") and path not in READING

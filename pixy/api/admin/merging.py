@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 _SAMPLE: Final = re.compile(r"([a-zA-Z_:][a-zA-Z0-9_:]*)(\{?)(.*)", re.DOTALL)
@@ -64,22 +64,29 @@ def merge_findings(documents: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]
     return {"at": max((each["at"] for each in documents.values()), default=0.0), "findings": found}
 
 
-def merge_readiness(documents: Mapping[int, Mapping[str, Any]], count: int) -> dict[str, Any]:
+def merge_readiness(
+    documents: Mapping[int, Mapping[str, Any]], count: int, late: Collection[int] = (), within: float = 0.0
+) -> dict[str, Any]:
     """Return whether all workers that serve are ready, with the checks of all.
 
     A worker that has crashed gets no connections until it is there again, so the daemon is ready without it, but not without any.
+    One that does not answer in time still gets its part of them, and serves none.
 
     Args:
         documents: what ``/readyz`` of each worker answers, by its number.
         count: of workers that there should be.
+        late: the numbers of those that do not answer in time.
+        within: seconds that they had.
     """
     checks: list[dict[str, Any]] = []
     for number in range(1, count + 1):
         document = documents.get(number)
         why = "" if document is not None else "it does not answer"
-        checks.append({"check": "worker", "worker": number, "ok": document is not None, "reason": why})
+        if number in late:
+            why = f"worker {number} does not answer within {within:g} s"
+        checks.append({"check": "worker", "worker": number, "ok": not why, "reason": why})
         checks += [{**each, "worker": number} for each in (document or {}).get("checks", ())]
-    ready = bool(documents) and all(each["ready"] for each in documents.values())
+    ready = bool(documents) and not late and all(each["ready"] for each in documents.values())
     return {"ready": ready, "checks": checks}
 
 

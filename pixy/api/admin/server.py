@@ -24,6 +24,7 @@ from aiohttp.typedefs import Middleware
 
 from actors.console import application
 from pixy import __version__
+from pixy.api.admin import hop
 from pixy.api.admin.access import Gatekeeper, Handler, error
 from pixy.api.admin.assistant_tools import Tools
 from pixy.api.admin.connections import AdminHttp
@@ -48,6 +49,8 @@ from pixy.errors import InvalidParameter, StartError
 CONNECTIONS: Final = 256
 """Connections at the same time; one address may have three quarters. A browser uses a handful, a scraper one."""
 _GRACE: Final = 1.0
+_BACKLOG: Final = 4 * CONNECTIONS
+"""Connections of other workers that wait to be accepted; one more is refused."""
 _WATCHERS: Final = "watchers"
 """Stands for an address where turns are given."""
 
@@ -83,7 +86,9 @@ class AdminServer(Listener):
         self._debug = Debug(engine.system, engine.diagnostics, edge.steps)
         self._keeper = Gatekeeper(engine.guard, edge, tuple(engine.config.proxies))
         self._siblings = siblings
-        self._workers = None if siblings is None else WorkersAdmin(siblings)
+        self._workers = (
+            None if siblings is None else WorkersAdmin(siblings, self._turn, self._keeper.streams.allowed)
+        )
         self._runner: web.AppRunner | None = None
         self._inner: web.AppRunner | None = None
         self._server: AdminHttp | None = None
@@ -148,9 +153,14 @@ class AdminServer(Listener):
     async def _serve_workers(self) -> None:
         """Serve this worker's own figures to the others, which have checked who asks."""
         assert self._siblings is not None
-        self._inner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=_GRACE)
+        self._inner = web.AppRunner(
+            self._application(hop.recognizing(self._siblings.worker.secret)),
+            access_log=None,
+            shutdown_timeout=_GRACE,
+            max_field_size=hop.MAX_HEADER,
+        )
         await self._inner.setup()
-        await web.UnixSite(self._inner, self._siblings.path + ADMIN).start()
+        await web.UnixSite(self._inner, self._siblings.path + ADMIN, backlog=_BACKLOG).start()
 
     async def retire(self, _within: float) -> None:
         """Leave new connections to other workers; the console's streams end with this one."""

@@ -16,23 +16,28 @@ from __future__ import annotations
 
 import asyncio
 import html
+import json
 import logging
-from collections.abc import Mapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Final
 
 import aiohttp
 from aiohttp import web
 from multidict import CIMultiDict
+from prometheus_client.exposition import choose_encoder
 from yarl import URL
 
-from pixy.api.admin import merging
+from pixy.api.admin import hop, merging
 from pixy.api.admin.access import error
+from pixy.api.admin.shared_answers import SharedAnswers
 from pixy.api.siblings import ADMIN, Sibling, WorkerSockets
 
 logger = logging.getLogger("pixy.api")
 
 _TIMEOUT: Final = 10.0
 """Seconds that a worker may take for one of the answers that are merged."""
+READY: Final = 1.0
+"""Seconds that a worker may take to say whether it is ready; one that takes longer is not."""
 _KEPT: Final = frozenset(
     {
         "content-type",
@@ -45,6 +50,7 @@ _KEPT: Final = frozenset(
         "x-content-type-options",
         "x-frame-options",
         "content-encoding",
+        "retry-after",
     }
 )
 """Headers of a worker's answer that its client gets."""
@@ -55,10 +61,20 @@ class WorkersAdmin:
 
     Args:
         sockets: connections to them; this one is asked as the others are.
+        turn: waits for the turn of a message of the console's page.
+        allowed: tells whether the page whose stream began with a request may still look.
     """
 
-    def __init__(self, sockets: WorkerSockets) -> None:
+    def __init__(
+        self,
+        sockets: WorkerSockets,
+        turn: Callable[[], Awaitable[object]],
+        allowed: Callable[[web.Request], bool],
+    ) -> None:
         self._sockets = sockets
+        self._turn = turn
+        self._allowed = allowed
+        self._shared = SharedAnswers()
         self._sessions: dict[str, aiohttp.ClientSession] = {}
 
     def routes(self) -> list[web.RouteDef]:
@@ -81,50 +97,83 @@ class WorkersAdmin:
 
     # -- all of them --------------------------------------------------------------------------------
 
-    async def _all(self, path: str, accept: str = "") -> dict[int, tuple[int, bytes, str]]:
-        """Ask all workers that serve; return status, body and content type by number."""
-        asked = [each for each in self._sockets.everybody if not each.retiring]
-        answers = await asyncio.gather(*(self._get(each, path, accept) for each in asked))
-        return {
-            each.number: answer for each, answer in zip(asked, answers, strict=True) if answer is not None
-        }
+    async def _all(
+        self, path: str, accept: str = "", within: float = _TIMEOUT
+    ) -> tuple[dict[int, tuple[int, bytes, str]], list[int]]:
+        """Ask all workers that serve.
 
-    async def _get(self, worker: Sibling, path: str, accept: str) -> tuple[int, bytes, str] | None:
+        Args:
+            path: what for.
+            accept: the header.
+            within: seconds that they may take.
+
+        Returns:
+            status, body and content type by number, and the numbers of those that do not answer in time.
+        """
+        asked = [each for each in self._sockets.everybody if not each.retiring]
+        answers = await asyncio.gather(*(self._get(each, path, accept, within) for each in asked))
+        pairs = [(each.number, answer) for each, answer in zip(asked, answers, strict=True)]
+        late = [number for number, answer in pairs if isinstance(answer, TimeoutError)]
+        return {number: answer for number, answer in pairs if isinstance(answer, tuple)}, late
+
+    async def _get(
+        self, worker: Sibling, path: str, accept: str, within: float
+    ) -> tuple[int, bytes, str] | TimeoutError | None:
+        """Ask a worker; return None if it has gone."""
         try:
             async with (
-                asyncio.timeout(_TIMEOUT),
+                asyncio.timeout(within),
                 self._session(worker).get(f"http://worker{path}", headers={"Accept": accept}) as answer,
             ):
                 return answer.status, await answer.read(), answer.headers.get("Content-Type", "")
-        except (aiohttp.ClientError, OSError, TimeoutError) as problem:
+        except TimeoutError as problem:
+            logger.warning("worker %d does not answer %s within %g s", worker.number, path, within)
+            return problem
+        except (aiohttp.ClientError, OSError) as problem:
             logger.info("worker %d does not answer %s: %s", worker.number, path, problem)
             return None
-
-    async def _documents(self, path: str) -> dict[int, Mapping[str, Any]]:
-        answers = await self._all(path)
-        return {number: merging.parsed(body) for number, (_, body, _) in answers.items()}
 
     async def _index(self, _request: web.Request) -> web.Response:
         """List what there is."""
         return web.Response(text=__doc__ or "")
 
     async def _metrics(self, request: web.Request) -> web.Response:
-        answers = await self._all("/metrics", request.headers.get("Accept", ""))
+        _, kind = choose_encoder(request.headers.get("Accept", ""))  # of which there are few
+        return await self._merged(("/metrics", kind), lambda: self._merge_metrics(kind))
+
+    async def _merge_metrics(self, kind: str) -> tuple[int, bytes, str]:
+        answers, _ = await self._all("/metrics", kind)
         if not answers:
-            return error(503, "no worker answers")
-        kind = next(iter(answers.values()))[2]
+            return 503, b'{"error": "no worker answers"}', "application/json"
         text = merging.merge_metrics({number: body.decode() for number, (_, body, _) in answers.items()})
-        return web.Response(body=text.encode(), headers={"Content-Type": kind})
+        return 200, text.encode(), kind
+
+    async def _merged(
+        self, key: Hashable, merge: Callable[[], Awaitable[tuple[int, bytes, str]]]
+    ) -> web.Response:
+        """Answer what is merged once for all who ask at the same time."""
+        status, body, kind = await self._shared.get(key, merge)
+        return web.Response(status=status, body=body, headers={"Content-Type": kind})
 
     async def _livez(self, request: web.Request) -> web.StreamResponse:
         return await self._own(request)
 
     async def _readyz(self, _request: web.Request) -> web.Response:
-        found = merging.merge_readiness(await self._documents("/readyz"), self._sockets.worker.count)
-        return web.json_response(found, status=200 if found["ready"] else 503)
+        return await self._merged("/readyz", self._merge_readiness)
+
+    async def _merge_readiness(self) -> tuple[int, bytes, str]:
+        answers, late = await self._all("/readyz", within=READY)
+        documents = {number: merging.parsed(body) for number, (_, body, _) in answers.items()}
+        found = merging.merge_readiness(documents, self._sockets.worker.count, late, READY)
+        return 200 if found["ready"] else 503, json.dumps(found).encode(), "application/json"
 
     async def _findings(self, _request: web.Request) -> web.Response:
-        return web.json_response(merging.merge_findings(await self._documents("/findings")))
+        return await self._merged("/findings", self._merge_findings)
+
+    async def _merge_findings(self) -> tuple[int, bytes, str]:
+        answers, _ = await self._all("/findings")
+        documents = {number: merging.parsed(body) for number, (_, body, _) in answers.items()}
+        return 200, json.dumps(merging.merge_findings(documents)).encode(), "application/json"
 
     # -- one of them --------------------------------------------------------------------------------
 
@@ -189,13 +238,10 @@ class WorkersAdmin:
         Args:
             target: path and query, as they were sent: rights were checked for them, so nothing may read them otherwise.
         """
+        headers = hop.headers_of(request, self._sockets.worker.secret)
+        if request.headers.get("Upgrade", "").lower() == "websocket":
+            return await self._pass_stream(request, worker, target, headers)
         body = await request.read()
-        headers = {
-            name: value
-            for name, value in request.headers.items()
-            if name.lower() in ("accept", "content-type", "last-event-id", "if-none-match")
-            or name.lower().startswith("mcp-")
-        }
         response: web.StreamResponse | None = None
         try:
             async with self._session(worker).request(
@@ -219,6 +265,18 @@ class WorkersAdmin:
                 raise ConnectionError(f"worker {worker.number}: {problem}") from problem
             return error(503, f"worker {worker.number} does not answer")
 
+    async def _pass_stream(
+        self, request: web.Request, worker: Sibling, target: str, headers: dict[str, str]
+    ) -> web.StreamResponse:
+        url = URL(f"http://worker{target}", encoded=True)
+        try:
+            async with self._session(worker).ws_connect(url, headers=headers, max_msg_size=0) as inner:
+                return await hop.pass_stream(request, inner, self._turn, self._allowed)
+        except aiohttp.WSServerHandshakeError as refusal:
+            return error(refusal.status, f"worker {worker.number} refuses the stream")
+        except (aiohttp.ClientError, TimeoutError):
+            return error(503, f"worker {worker.number} does not answer")
+
     def _session(self, worker: Sibling) -> aiohttp.ClientSession:
         session = self._sessions.get(worker.path)
         if session is None:
@@ -230,6 +288,8 @@ class WorkersAdmin:
                 connector=aiohttp.UnixConnector(worker.path + ADMIN, limit=0),
                 timeout=aiohttp.ClientTimeout(total=None, connect=_TIMEOUT),
                 cookie_jar=aiohttp.DummyCookieJar(),
+                # Otherwise the worker would compress for clients that have not asked for that.
+                skip_auto_headers=["Accept-Encoding"],
             )
         return session
 

@@ -9,8 +9,9 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
-from pixy.api.admin.workers import ADMIN, WorkersAdmin
-from pixy.api.siblings import Sibling, WorkerSockets
+from pixy.api.admin.workers import WorkersAdmin
+from pixy.api.siblings import ADMIN, Sibling, WorkerSockets
+from pixy.engine.workers import Worker
 
 
 async def test_a_worker_is_asked_for_the_path_whose_right_was_checked(tmp_path: Path) -> None:
@@ -27,10 +28,10 @@ async def test_a_worker_is_asked_for_the_path_whose_right_was_checked(tmp_path: 
     await runner.setup()
     path = str(tmp_path / "w")
     await web.UnixSite(runner, path + ADMIN).start()
-    count: Any = None
-    sockets = WorkerSockets(count, path)
+    sockets = WorkerSockets(Worker(1, 1, str(tmp_path), "secret"), path)
     sockets.update([Sibling(1, 1, path)])
-    admin = WorkersAdmin(sockets)
+    turn: Any = None
+    admin = WorkersAdmin(sockets, turn, lambda _request: True)
     outer = web.Application()
     outer.add_routes(admin.routes())
     async with TestClient(TestServer(outer)) as client:
