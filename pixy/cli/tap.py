@@ -28,6 +28,8 @@ from pixy.tap.service import TapService
 EXIT_FAILED_TO_START = 1
 EXIT_USAGE = 2
 EXIT_BROKEN = 4
+EXIT_OUTPUT = 1
+"""Standard output took not all, though its reader had not gone."""
 _SWITCH_INTERVAL = (
     0.0002  # seconds: the loop, which forwards, must soon get the GIL back from the observer's thread
 )
@@ -133,6 +135,8 @@ class _Program:
         self._printer: Any = None
         self._reloading: asyncio.Task[None] | None = None
         self._shown = output != "none"
+        self._unwritten = False
+        """Whether standard output has failed."""
         self._unknown: list[str] = []
         """What to know about brokers whose names do not resolve."""
 
@@ -166,7 +170,7 @@ class _Program:
         for task in (views, failed, stopped):
             task.cancel()
         await service.stop()
-        return code
+        return code or (EXIT_OUTPUT if self._unwritten else 0)
 
     def _on_hangup(self, service: TapService) -> None:
         if self._reloading is None or self._reloading.done():
@@ -191,11 +195,13 @@ class _Program:
         """Go on without output: clients depend on the tap, and nobody can be made to read."""
         stuck()
         self._shown = False
-        if self._stop.is_set():
-            return
         gone = isinstance(error, BrokenPipeError)
+        self._unwritten = not gone
         why = "nobody reads it any more" if gone else getattr(error, "strerror", None) or str(error)
-        remark(f"kafka-pixy tap: standard output: {why}; the tap goes on without it (Ctrl-C ends it)")
+        if not self._stop.is_set():
+            remark(f"kafka-pixy tap: standard output: {why}; the tap goes on without it (Ctrl-C ends it)")
+        elif not gone:
+            remark(f"kafka-pixy tap: standard output: {why}")
 
     def _announce(self, service: TapService) -> None:
         for text in [*_listening(service), *self._notes(service)]:

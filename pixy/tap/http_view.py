@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,6 +9,7 @@ from aiohttp import web
 
 from actors import Actor, ActorDeadError, ActorError, ActorRef, Request, Timeout, handles
 from pixy.errors import StartError, reason_of
+from pixy.escaping import json_text
 from pixy.tap.config import Address, show_address
 from pixy.tap.messages import GetView, ViewName
 from pixy.tap.supervisor import Tap
@@ -97,9 +97,7 @@ class HttpView(Actor):
 
 
 def _json(document: Any) -> web.Response:
-    return web.Response(
-        text=json.dumps(document, ensure_ascii=False, allow_nan=False) + "\n", content_type="application/json"
-    )
+    return web.Response(text=json_text(document, allow_nan=False) + "\n", content_type="application/json")
 
 
 __all__ = ["PATHS", "Bind", "HttpView"]

@@ -8,7 +8,7 @@ import socket
 from dataclasses import dataclass
 from typing import Any, Final
 
-from actors import STOP_ON_FAILURE, Actor, ActorRef, handles
+from actors import STOP_ON_FAILURE, Actor, ActorRef, SpawnRefused, handles
 from pixy.tap.config import Address
 from pixy.tap.connection import Connection, TapContext
 
@@ -90,7 +90,11 @@ class Listener(Actor):
         client.setblocking(False)
         number = self._queue.next_number()
         self._queue.connections += 1
-        self.spawn(Connection, client, address, number, self._broker, self._context, name=f"{number}")
+        try:
+            self.spawn(Connection, client, address, number, self._broker, self._context, name=f"{number}")
+        except SpawnRefused:  # the tap stops
+            self._queue.connections -= 1
+            client.close()
 
 
 __all__ = ["Listener"]

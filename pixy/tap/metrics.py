@@ -18,6 +18,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from pixy.escaping import escaped
 from pixy.tap.group_view import offsets_of
 from pixy.tap.groups import State
 from pixy.tap.inventory import breaks
@@ -57,6 +58,14 @@ class _Collector(Collector):
         self._observer, self._backlog, self._now = observer, backlog, now
 
     def collect(self) -> Iterator[Metric]:
+        for family in self._families():
+            for at, sample in enumerate(family.samples):
+                labels = {name: escaped(value) for name, value in sample.labels.items()}
+                if labels != sample.labels:
+                    family.samples[at] = sample._replace(labels=labels)
+            yield family
+
+    def _families(self) -> Iterator[Metric]:
         yield from self._traffic()
         yield from self._groups()
         yield from self._lags()

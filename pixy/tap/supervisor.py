@@ -7,7 +7,8 @@ import socket
 import time
 from typing import Final
 
-from actors import Actor, ActorDeadError, ActorError, ActorRef, Timeout, handles
+from actors import Actor, ActorDeadError, ActorError, ActorRef, SpawnRefused, Timeout, handles
+from pixy.errors import StartError
 from pixy.tap.apis import load_tables
 from pixy.tap.broker_ports import BrokerPorts
 from pixy.tap.config import Address, TapConfig, show_address
@@ -110,7 +111,11 @@ class Tap(Actor):
 
     def _listen(self, server: socket.socket, broker: Address) -> None:
         name = self.free_name(show_address(server.getsockname()[:2]))
-        self._listeners.append(self.spawn(Listener, server, broker, self._context, name=name))
+        try:
+            self._listeners.append(self.spawn(Listener, server, broker, self._context, name=name))
+        except SpawnRefused as error:
+            server.close()
+            raise StartError("the tap stops") from error
 
 
 __all__ = ["Tap"]

@@ -320,6 +320,46 @@ def test_the_tap_goes_on_when_nobody_reads_its_output_any_more(start: Any) -> No
     tap.process.stdout = None
 
 
+@pytest.mark.parametrize("output", ["json", "table"])
+def test_a_full_standard_output_is_one_line_and_an_exit_code(output: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as broker, open("/dev/full", "w") as full:
+        command = [
+            sys.executable,
+            "-m",
+            "pixy.cli.main",
+            "tap",
+            "--listen",
+            "127.0.0.1:0",
+            "--interval",
+            "0.1",
+        ]
+        process = subprocess.Popen(
+            [*command, "--broker", f"127.0.0.1:{broker.getsockname()[1]}", "--output", output],
+            cwd=ROOT,
+            text=True,
+            stdout=full,
+            stderr=subprocess.PIPE,
+        )
+        try:
+            assert process.stderr is not None
+            host, port = process.stderr.readline().split(" ->")[0].rsplit(":", 1)
+            with socket.create_connection((host, int(port))) as client:
+                behind, _ = broker.accept()
+                client.sendall(b"forwarded")
+                assert behind.recv(100) == b"forwarded"
+                behind.close()
+            if output == "json":
+                while "the tap goes on without it" not in (told := process.stderr.readline()):
+                    assert told
+            process.send_signal(signal.SIGTERM)
+            err = (told if output == "json" else "") + process.communicate(timeout=20)[1]
+        finally:
+            process.kill()
+            process.wait()
+    assert process.returncode == 1 and "Traceback" not in err
+    assert err.count("kafka-pixy tap: standard output: No space left on device") == 1, err
+
+
 def test_the_table_on_a_terminal() -> None:
     import pty
 

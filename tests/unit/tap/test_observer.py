@@ -584,6 +584,16 @@ async def test_the_event_queue_counts_events_that_the_observer_refuses() -> None
     assert len(observed.batches[-1].events) == 1 and queue.backlog == 0
 
 
+def test_no_label_of_a_metric_has_a_control_character() -> None:
+    stage = Stage()
+    evil = "g\x1b]0;owned\x07\r\n\x9b31m\u202e"
+    client = stage.client(evil, software=(evil, "1"))
+    commit(client, 7, {0: 100}, GroupId=evil)
+    produced(client)
+    text = exposition(stage.observer, 0, stage.now)
+    assert "owned" in text and not set(text) & set("\x1b\x07\r\x9b\u202e")
+
+
 async def test_a_refused_batch_releases_its_room() -> None:
     observed = Observed()
     observed.full = True

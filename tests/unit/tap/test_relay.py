@@ -11,11 +11,15 @@ from typing import Any
 
 import pytest
 
+from actors import SpawnRefused
 from pixy.tap import direction as relaying
+from pixy.tap.config import TapConfig
 from pixy.tap.conversation import Conversation
+from pixy.tap.listener import Listener
 from pixy.tap.pipes import SharedBuffer
 from pixy.tap.queueing import Queueing, Turns
 from pixy.tap.relay import Relay
+from pixy.tap.service import TapService
 from pixy.wire import frames
 from pixy.wire.batch import Builder
 from tests.unit.tap.stage import Stage
@@ -215,3 +219,20 @@ def test_a_delay_belongs_to_the_requests_that_waited() -> None:
     queueing.delayed(3, 5, 2.0)
     queueing.delayed(8, 8, 1.0)
     assert [queueing.delay(number) for number in (1, 3, 5, 6, 8, 9)] == [0, 2, 2, 0, 1, 0]
+
+
+async def test_a_connection_that_comes_while_the_tap_stops_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The listener's callback raised SpawnRefused, and the event loop printed a traceback."""
+    raised: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: raised.append(context))
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise SpawnRefused("the listener is stopping")
+
+    monkeypatch.setattr(Listener, "spawn", refuse)
+    service = TapService(TapConfig((("127.0.0.1", 1),), ("127.0.0.1", 0)))
+    async with service as tap:
+        reader, writer = await asyncio.open_connection(*tap.listening[0][0])
+        assert await reader.read() == b""
+        writer.close()
+    assert not raised, raised
