@@ -92,6 +92,8 @@ class Conversation:
         """The reason why the connection is no longer observed; empty while it is."""
         self.counts: Counter[str] = Counter()
         self.requests: Counter[tuple[int, int]] = Counter()
+        self.sampled: Counter[int] = Counter()
+        """Requests of which only the header was read, by API key."""
         self.seconds: defaultdict[int, float] = defaultdict(float)
         self.latency: dict[int, list[int]] = {}
         self.queues: dict[int, list[int]] = {}
@@ -136,7 +138,9 @@ class Conversation:
             self.queues,
             self.queue_seconds,
             (self.queueing.held[0], self.queueing.held[1]),
+            self.sampled,
         )
+        self.sampled = Counter()
         self.counts, self.requests, self.seconds = Counter(), Counter(), defaultdict(float)
         self.latency, self.queues, self.queue_seconds = {}, {}, defaultdict(float)
         self.queueing.held = [0.0, 0.0]

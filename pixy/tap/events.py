@@ -178,6 +178,8 @@ class Tally(NamedTuple):
     """Sum of the times inside the tap by API key."""
     held: tuple[float, float] = (0.0, 0.0)
     """Seconds in which the broker, and the client, did not accept what the tap had for it."""
+    sampled: Mapping[int, int] = {}
+    """Requests of which only the header was read, by API key."""
 
 
 class CommitsVerified(NamedTuple):

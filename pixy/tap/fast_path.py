@@ -127,7 +127,7 @@ class FastPath:
     def requests(self, chunk: memoryview, pos: int, size: int) -> int:
         """Take whole requests at the beginning of ``chunk[pos:size]``; return where the first other one begins."""
         conversation = self._conversation
-        now, sampled, waited = conversation.asked_at(), 0, conversation.queueing.waited
+        now, waited = conversation.asked_at(), conversation.queueing.waited
         while size - pos >= _REQUEST.size:
             length, key, version, correlation_id = _REQUEST.unpack_from(chunk, pos)
             end = pos + 4 + length
@@ -152,15 +152,14 @@ class FastPath:
                         break
                     answered = acks != 0
                     self._tell_gap(now)
-                sampled += 1
+                conversation.sampled[key] += 1
+                conversation.counts["sampled"] += 1
             number = conversation.count_requests(key, version)
             if answered:
                 request = Passed(key, version, correlation_id, number, now, waited)
                 request.repeats = repeats
                 self._in_flight.add(request, conversation.counts)
             pos = end
-        if sampled:
-            conversation.counts["sampled"] += sampled
         return pos
 
     def responses(self, chunk: memoryview, pos: int, size: int) -> int:

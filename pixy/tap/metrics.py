@@ -98,8 +98,17 @@ class _Collector(Collector):
             requests.add_metric([schema.keys().get(key, "unknown")], count)
         for key, total in sorted(observer.seconds.items()):
             seconds.add_metric([schema.keys().get(key, "unknown")], total)
+        shares = GaugeMetricFamily(
+            "kafka_tap_sampled_one_in",
+            "Requests of an API for each one that was read, of APIs of which not all were; kafka_tap_topic_bytes and"
+            " kafka_tap_errors are of those that were read.",
+            labels=["api"],
+        )
+        for key, share in observer.sampling.apis().items():
+            shares.add_metric([api_name(key)], float("inf") if share is None else share)
         yield requests
         yield seconds
+        yield shares
         yield CounterMetricFamily(
             "kafka_tap_sequence_gaps",
             "Gaps in the sequence numbers of idempotent producers.",
@@ -209,7 +218,11 @@ class _Collector(Collector):
 
     def _failures(self) -> Iterator[Metric]:
         traffic = self._observer.traffic
-        failed = CounterMetricFamily("kafka_tap_errors", "Errors in responses.", labels=["api", "error"])
+        failed = CounterMetricFamily(
+            "kafka_tap_errors",
+            "Errors in responses that were read: see kafka_tap_sampled_one_in.",
+            labels=["api", "error"],
+        )
         counts: Counter[tuple[str, str]] = Counter()
         for (key, code, _, _), found in traffic.failures.items():
             counts[api_name(key), error_name(code)] += found.count
@@ -225,7 +238,7 @@ class _Collector(Collector):
             waited.add_metric([api], total)
         sizes = CounterMetricFamily(
             "kafka_tap_topic_bytes",
-            "Bytes of records, as on the wire, without refused ones.",
+            "Bytes of records, as on the wire, without refused ones, of the requests that were read: see kafka_tap_sampled_one_in.",
             labels=["topic", "direction"],
         )
         refused = CounterMetricFamily(

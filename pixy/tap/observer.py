@@ -21,6 +21,7 @@ from pixy.tap.lenient import decode_response
 from pixy.tap.offsets import Offsets
 from pixy.tap.record_traffic import RecordTraffic
 from pixy.tap.registry import Peer, Registry
+from pixy.tap.sampling import Sampling
 from pixy.tap.sequences import Sequences
 from pixy.tap.shares import ShareGroups
 from pixy.tap.streams import StreamsGroups
@@ -58,7 +59,8 @@ class Observer:
         self.streams = StreamsGroups(self.registry)
         self.described = Described(self.registry)
         self.latency = Latency()
-        self.traffic = Traffic(self.topics)
+        self.sampling = Sampling()
+        self.traffic = Traffic(self.topics, self.sampling)
         self.findings = Findings(self.registry, self.traffic)
         self.offsets = Offsets(self.registry, self.classic)
         self.inventory = Inventory(config.bounds.software)
@@ -158,6 +160,7 @@ class Observer:
         connection = self.connections.get(event.connection, event.at)
         connection.counts.update(event.counts)
         self.counts.update(event.counts)
+        self.sampling.add(event.requests, event.sampled)
         known = schema.keys()
         for (key, _), count in event.requests.items():
             self.requests[key if key in known else -1] += count
@@ -329,6 +332,7 @@ class Observer:
         }
         return {
             **self.counts,
+            "sampling": self.sampling.to_json(),
             "open_connections": len(self.connections),
             "batches": self.sequences.batches,
             "sequence_gaps": self.sequences.gaps,

@@ -18,7 +18,6 @@ _COUNTED: Final = (
     "lost_sync",
     "tls",
     "not_observed",
-    "sampled",
     "lost_events",
     "rewrite_failed",
     "defects",
@@ -144,6 +143,10 @@ def counters(snapshot: dict[str, Any]) -> str:
         f"{counts.get('bytes_to_client', 0) / 1e6:,.1f} MB to clients",
     ]
     shown += [f"{counts[name]:,} {name.replace('_', ' ')}" for name in _COUNTED if counts.get(name)]
+    shown += [
+        f"sampled {api} 1/{each['one_in']:,.1f}" if each["one_in"] else f"sampled {api}: none read"
+        for api, each in counts.get("sampling", {}).items()
+    ]
     return ", ".join(shown)
 
 

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pixy.tap.apis import FETCH, PRODUCE, SHARE_FETCH
 from pixy.tap.latency import api_name
 from pixy.tap.lru import LruDict
 from pixy.tap.partial_decoders import Topic
+from pixy.tap.sampling import Sampling
 from pixy.tap.topics import Topics
 from pixy.wire import errors
 
@@ -69,10 +71,11 @@ class Traffic:
 
     Args:
         topics: names of topics.
+        sampling: which share of the requests was read, and so is in the counters.
     """
 
-    def __init__(self, topics: Topics) -> None:
-        self._topics = topics
+    def __init__(self, topics: Topics, sampling: Sampling) -> None:
+        self._topics, self._sampling = topics, sampling
         self.talkers: LruDict[tuple[Topic, str], Talk] = LruDict(_TALKERS)
         self.failures: LruDict[tuple[int, int, Topic, str], Failures] = LruDict(_FAILURES)
         self.throttled: LruDict[tuple[int, str], Throttled] = LruDict(_THROTTLED)
@@ -151,7 +154,9 @@ class Traffic:
     # -- views -------------------------------------------------------------------------------------
 
     def top(self) -> list[dict[str, Any]]:
-        """List the bytes of each client on each topic, most first."""
+        """List the bytes of each client on each topic, most first: of the requests that were read, one in ``*_one_in``."""
+        written = self._sampling.one_in(PRODUCE)
+        read = self._sampling.one_in(FETCH, SHARE_FETCH)
         merged: dict[tuple[str, str], Talk] = {}
         for (topic, client_id), talk in self.talkers.items():
             one = merged.setdefault((self._topics.show(topic) if topic else "", client_id), Talk())
@@ -168,6 +173,8 @@ class Traffic:
                 "reads": talk.reads,
                 "bytes_refused": talk.refused,
                 "refused": talk.refusals,
+                "writes_one_in": written,
+                "reads_one_in": read,
             }
             for (topic, client_id), talk in sorted(
                 merged.items(), key=lambda each: (-each[1].written - each[1].read, each[0])
@@ -188,6 +195,7 @@ class Traffic:
                     "topic": (self._topics.show(topic) if topic else None),
                     "client_id": client_id,
                     "count": found.count,
+                    "one_in": self._sampling.one_in(key),
                     "first": round(found.first, 3),
                     "last": round(found.last, 3),
                 }
@@ -198,6 +206,7 @@ class Traffic:
                     "api": api_name(key),
                     "client_id": client_id,
                     "count": found.count,
+                    "one_in": self._sampling.one_in(key),
                     "seconds": round(found.seconds, 3),
                     "last": round(found.last, 3),
                 }

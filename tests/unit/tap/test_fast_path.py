@@ -12,6 +12,8 @@ from pixy.tap import events
 from pixy.tap.config import Bounds
 from pixy.tap.conversation import Conversation
 from pixy.tap.fast_path import REPEAT_FOR, Sampler
+from pixy.tap.metrics import exposition
+from pixy.tap.table_notes import counters
 from pixy.wire import frames
 from pixy.wire.batch import Builder
 from tests.unit.tap.stage import Client, Stage, forward
@@ -192,3 +194,33 @@ def test_the_sampler_refills_with_time() -> None:
     assert [sampler.takes(100.5) for _ in range(2)] == [True, False]
     assert not sampler.takes(99.0), "a clock that steps back gives nothing"
     assert [sampler.takes(500.0) for _ in range(3)] == [True, True, False], "no more than a second's"
+
+
+def test_totals_of_sampled_requests_say_which_share_was_read() -> None:
+    """100 requests of which 11 are decoded (a connection's first always is) were shown as 11, with no word of the others."""
+    stage = Stage()
+    client = stage.client()
+    made = Conversation(1, stage, lambda: stage.now, stage.config.bounds, sampler=Sampler(10))
+    topic = {
+        "Name": "t",
+        "PartitionData": [{"Index": 0, "Records": Builder().add(None, b"v").build().marshal()}],
+    }
+    answer = {
+        "Responses": [{"Name": "t", "PartitionResponses": [{"Index": 0, "ErrorCode": 0, "BaseOffset": 1}]}]
+    }
+    numbers = range(1, 101)
+    forward(
+        made.to_broker,
+        b"".join(
+            frames.encode_request("Produce", 7, n, "c", {"Acks": 1, "TopicData": [topic]}) for n in numbers
+        ),
+    )
+    forward(made.to_client, b"".join(frames.encode_response("Produce", 7, n, answer) for n in numbers))
+    client.conversation = made
+    client.tally()
+    [row] = stage.observer.traffic.top()
+    assert row["writes"] == 11 and row["writes_one_in"] == 9.09 and row["reads_one_in"] == 1.0
+    found = stage.observer.snapshot(stage.now)["counts"]
+    assert found["sampling"] == {"Produce": {"requests": 100, "read": 11, "one_in": 9.09}}
+    assert 'kafka_tap_sampled_one_in{api="Produce"} 9.09' in exposition(stage.observer, 0, stage.now)
+    assert "sampled Produce 1/9.1" in counters({"counts": found})

@@ -323,6 +323,7 @@ def test_lag_grows_with_what_producers_write_though_nobody_reads() -> None:
         "topic": "t",
         "client_id": "writer",
         "count": 1,
+        "one_in": 1.0,
         "first": 0,
         "last": 0,
     }
