@@ -83,8 +83,14 @@ REBALANCING_CODES = frozenset(
 )
 """A member's group has a new generation, or is about to: what the member commits in that one is taken."""
 
-REMOVED_CODES = frozenset({_KafkaError.UNKNOWN_MEMBER_ID, _KafkaError.FENCED_MEMBER_EPOCH})
-"""The group does not know the member that commits any more."""
+REMOVED_CODES = frozenset(
+    {
+        _KafkaError.UNKNOWN_MEMBER_ID,
+        _KafkaError.FENCED_MEMBER_EPOCH,
+        _KafkaError.GROUP_ID_NOT_FOUND,
+    }
+)
+"""The group does not know the member that commits any more, or does not exist any more itself."""
 
 UNSUPPORTED_CODES = frozenset(
     {
@@ -181,6 +187,14 @@ def is_unknown_topic(error: object, or_partition: bool = True) -> bool:
         error = error.args[0]
     codes = _UNKNOWN_TOPIC_CODES if or_partition else _NO_TOPIC_CODES
     return isinstance(error, _KafkaError) and error.code() in codes
+
+
+def ends_consumer(error: _KafkaError) -> bool:
+    """Return whether a consumer that polled an error sends no more heartbeats, and joins its group never again.
+
+    Of a fatal answer to a KIP-848 heartbeat librdkafka 2.16 tells by the code; the error's own flag is not set.
+    """
+    return bool(error.fatal()) or error.code() == _KafkaError._FATAL
 
 
 def timed_out(what: str) -> errors.KafkaError:

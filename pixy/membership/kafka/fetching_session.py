@@ -22,7 +22,7 @@ from typing import Any
 from pixy.config.model import Proxy
 from pixy.errors import PixyError
 from pixy.kafka.consumer import OUT_OF_RANGE, PARTITION_END, Check, Commit, ConsumerClient
-from pixy.kafka.errors import GROUP_REFUSED_CODES, translate
+from pixy.kafka.errors import GROUP_REFUSED_CODES, ends_consumer, translate
 from pixy.kafka.flow import FlowControl
 from pixy.kafka.settings import Settings
 from pixy.membership import Committed, Event, Fetched, SessionFailed
@@ -178,7 +178,7 @@ class FetchingSession(MemberThread[Event]):
             self._post(Fetched(batches, gaps))
 
     def _check_error(self, error: Any, partition: TopicPartition) -> None:
-        if error.fatal() or error.code() in GROUP_REFUSED_CODES:
+        if ends_consumer(error) or error.code() in GROUP_REFUSED_CODES:
             raise translate(error)
         logger.warning("%s: %s", self._name, error.str())
         if error.code() == OUT_OF_RANGE:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pixy.errors import PixyError
 from pixy.kafka.consumer import PARTITION_END
-from pixy.kafka.errors import translate
+from pixy.kafka.errors import ends_consumer, translate
 from pixy.kafka.instance_consumer import InstanceConsumer, is_transient, partition_of, size_of
 from pixy.membership.instances import Fetched, Refused
 from pixy.membership.kafka.first_records import FirstRecords
@@ -182,7 +182,7 @@ class InstanceReads:
         if error is None:
             found.append(message)
             return True
-        if error.fatal():
+        if ends_consumer(error):
             raise translate(error)
         if not is_transient(error):
             logger.warning("%s: %s", self._name, error.str())

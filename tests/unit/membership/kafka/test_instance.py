@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError as ConfluentError
 
 from pixy.errors import Unavailable
 from pixy.membership.instances import Earlier, Fetched, SessionFailed
@@ -177,6 +177,23 @@ async def test_a_partition_that_is_not_fetched_ends_the_session_though_others_ar
         case.session.want(1, 1000)
     assert "does not fetch t/0" in str(ended[0].error)
     assert case.client.learned == [PARTITION[0]], "it may not have known the partition"
+    await case.session.close((), 10)
+
+
+async def test_an_answer_to_a_heartbeat_after_which_the_client_sends_none_ends_the_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As in :mod:`tests.unit.membership.kafka.test_session`."""
+
+    class Fatal(Message):
+        def error(self) -> Any:
+            return ConfluentError(ConfluentError._FATAL, "group id does not exist")
+
+    case = await Case(monkeypatch).assigned(PARTITION, OTHER)
+    case.client.in_poll.put(lambda: Fatal(0, 0))
+    case.session.want(1, 1000)
+    failed = await case.event(lambda event: isinstance(event, SessionFailed))
+    assert "group id does not exist" in str(failed.error)
     await case.session.close((), 10)
 
 

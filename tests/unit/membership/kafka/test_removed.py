@@ -9,10 +9,11 @@ from pixy.membership.kafka.removed import LEAST_PATIENCE, Removed
 
 GONE = KafkaError("gone", 25, "UNKNOWN_MEMBER_ID")
 FENCED = KafkaError("fenced", 110, "FENCED_MEMBER_EPOCH")
+NO_GROUP = KafkaError("deleted from outside", 69, "GROUP_ID_NOT_FOUND")
 STALE = KafkaError("stale", 113, "STALE_MEMBER_EPOCH")
 
 
-@pytest.mark.parametrize("error", [GONE, FENCED])
+@pytest.mark.parametrize("error", [GONE, FENCED, NO_GROUP])
 def test_refusals_for_longer_than_the_patience(error: KafkaError) -> None:
     member = Removed(0.5)
     for now in (0.0, 4.0, LEAST_PATIENCE):

@@ -46,6 +46,7 @@ E = TypeVar("E")
 FULL, OTHER = (TOPIC, 0), (TOPIC, 1)
 ROOM = 10
 ID, OTHER_ID = uuid.UUID(int=1), uuid.UUID(int=2)
+FATAL = -150  # RD_KAFKA_RESP_ERR__FATAL
 NO_LEADER = KafkaError("no leader", 5, "LEADER_NOT_AVAILABLE", retriable=True)
 FOUND = Found(Log(ID, 0, 100, 100), CommittedOffset(0, ""), True)
 
@@ -467,6 +468,17 @@ async def test_a_coordinator_that_refuses_the_group_ends_the_session(monkeypatch
     case = Case(monkeypatch)
     case.session.subscribe({TOPIC: 2})
     case.poll(FakeError(30))
+    await case.event(SessionFailed)
+    await case.session.close((), 10)
+
+
+async def test_an_answer_to_a_heartbeat_after_which_the_client_sends_none_ends_the_session(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The group was deleted from outside while the daemon was frozen: librdkafka tells it by the code, without the flag."""
+    case = Case(monkeypatch)
+    await case.join()
+    case.poll(FakeError(FATAL))
     await case.event(SessionFailed)
     await case.session.close((), 10)
 
