@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from dataclasses import dataclass
 from typing import Any
@@ -10,11 +11,14 @@ from actors._actor import Actor
 from actors._checks import count, ref_of
 from actors._core.mailbox import ControlMessage
 from actors._dispatch import handles
-from actors._errors import ActorError
+from actors._errors import ActorError, MailboxFull
 from actors._messages import Terminated
 from actors._policy import Supervision
 from actors._ref import ActorRef
 from actors._system import ActorSystem
+
+AT_ONCE = 100
+"""Members that the keeper begins to watch before other actors have their turn."""
 
 
 class GroupFull(ActorError):
@@ -23,7 +27,7 @@ class GroupFull(ActorError):
 
 @dataclass(frozen=True, slots=True)
 class _Watch(ControlMessage):
-    ref: ActorRef[Any]
+    """Watch the members that are not watched yet. It names none, so one that finds the mailbox full is not missed."""
 
 
 class _Keeper(Actor):
@@ -38,8 +42,11 @@ class _Keeper(Actor):
             self.watch(ref)
 
     @handles(_Watch)
-    def _watch(self, message: _Watch) -> None:
-        self.watch(message.ref)
+    def _watch(self, _: _Watch) -> None:
+        for ref in self._groups.take_unwatched(AT_ONCE):
+            self.watch(ref)
+        if self._groups.has_unwatched():
+            self.actor_ref.notify(_Watch())
 
     @handles(Terminated)
     def _gone(self, message: Terminated) -> None:
@@ -60,6 +67,7 @@ class Groups:
         self._lock = threading.RLock()  # a signal handler may look, too
         self._groups: dict[str, dict[ActorRef[Any], None]] = {}
         self._joined: dict[ActorRef[Any], set[str]] = {}
+        self._unwatched: dict[ActorRef[Any], None] = {}
         self._size = 0
         self._keeper = system.spawn(_Keeper, self, supervision=Supervision())
 
@@ -72,7 +80,7 @@ class Groups:
 
         Raises:
             GroupFull: there is no room for one more membership.
-            ActorDeadError: the system has stopped.
+            ActorDeadError: the system has been stopped since these groups were made, even if it takes actors again.
             TypeError: ``ref`` is no ref, but a proxy, a path or the like.
         """
         ref_of("a member", ref)
@@ -88,10 +96,14 @@ class Groups:
             names.add(name)
             self._groups.setdefault(name, {})[ref] = None
             self._size += 1
+            if new:
+                self._unwatched[ref] = None
         if not new:
             return
         try:
-            self._keeper.tell(_Watch(ref))  # one that is dead is reported, and leaves, at once
+            self._keeper.tell(_Watch())  # one that is dead is reported, and leaves, at once
+        except MailboxFull:
+            pass  # the messages that fill it make the keeper watch this member, too
         except BaseException:
             self.leave(name, ref)
             raise
@@ -111,6 +123,7 @@ class Groups:
             names.remove(name)
             if not names:
                 del self._joined[ref]
+                self._unwatched.pop(ref, None)
         return True
 
     def members(self, name: str) -> tuple[ActorRef[Any], ...]:
@@ -139,9 +152,22 @@ class Groups:
         with self._lock:
             return tuple(self._joined)
 
+    def take_unwatched(self, most: int) -> tuple[ActorRef[Any], ...]:
+        """Return up to ``most`` members that nobody watches yet; the caller watches them."""
+        with self._lock:
+            taken = tuple(itertools.islice(self._unwatched, most))
+            for ref in taken:
+                del self._unwatched[ref]
+        return taken
+
+    def has_unwatched(self) -> bool:
+        """Tell whether there are members that nobody watches yet."""
+        return bool(self._unwatched)
+
     def forget(self, ref: ActorRef[Any]) -> None:
         """End all memberships of an actor."""
         with self._lock:
+            self._unwatched.pop(ref, None)
             for name in self._joined.pop(ref, ()):
                 self._remove(name, ref)
 

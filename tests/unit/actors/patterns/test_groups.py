@@ -94,6 +94,26 @@ async def test_full_mailboxes_and_the_capacity() -> None:
         assert [groups.broadcast("x", number) for number in range(3)] == [2, 2, 0]
 
 
+@virtual_time
+async def test_more_actors_join_in_one_turn_than_the_keepers_mailbox_has_room_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("actors.patterns.groups.AT_ONCE", 2)
+    async with virtual_system(mailbox_capacity=1) as system:
+        groups = Groups(system)
+        await asyncio.sleep(0.01)  # its keeper watches those who have joined before its start
+        refs = [system.spawn(Actor) for _ in range(50)]
+        for ref in refs:  # the priority lane takes 16
+            groups.join("x", ref)
+        for _ in range(20):
+            groups.leave("x", refs[0])
+            groups.join("x", refs[0])
+        await asyncio.sleep(0.01)
+        await asyncio.gather(*(ref.stop(block=False) for ref in refs[:-1]))
+        await asyncio.sleep(0.01)
+        assert groups.refs() == (refs[-1],), "all members are watched"
+
+
 async def test_a_stopped_system_has_no_groups() -> None:
     async with ActorSystem() as system:
         groups = Groups(system)
