@@ -69,7 +69,10 @@ class Account(Actor):
 
 
 class Bank(Actor):
-    """Spawns a child."""
+    """Spawns a child. Its hook is a coroutine, which pykka's declaration does not foresee."""
+
+    async def on_stop(self) -> None:  # type: ignore[override]
+        """Close the bank."""
 
     def on_receive(self, message: str) -> ActorRef[Account]:
         """Open an account."""
