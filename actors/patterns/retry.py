@@ -63,8 +63,10 @@ async def ask_with_retry(
             return await ref.ask(message, block=False, timeout=limit)
         except errors as error:
             pause = pauses.delay(attempt, rng or _chance)
-            if attempt == attempts or (end is not None and now() + pause >= end):
-                error.add_note(f"after {attempt} of {attempts} attempts")
-                raise
-        await asyncio.sleep(pause)
+            if attempt < attempts and (end is None or now() + pause < end):
+                await asyncio.sleep(pause)
+                if end is None or now() < end:  # a busy loop ends the pause late
+                    continue
+            error.add_note(f"after {attempt} of {attempts} attempts")
+            raise
     raise AssertionError("unreachable")

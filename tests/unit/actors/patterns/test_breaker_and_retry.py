@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
-from actors import Actor, ActorDeadError, Backoff, MailboxFull, Timeout
+from actors import Actor, ActorDeadError, ActorSystem, Backoff, MailboxFull, Timeout
 from actors.patterns import CircuitBreaker, CircuitOpen, ask_with_retry
 from tests.unit.actors.virtual_time import virtual_system, virtual_time
 
@@ -181,6 +182,29 @@ async def test_attempts_and_time_are_bounded() -> None:
         assert caught.value.__notes__[-1] == "after 2 of 50 attempts" and loop.time() == 4.0
         with pytest.raises(ValueError, match="attempts is 1 or more"):
             await ask_with_retry(ref, "x", attempts=0)
+
+
+class Blocking(Actor):
+    """Refuses each message, and has the loop blocked for longer than the pause that follows."""
+
+    def __init__(self, seen: list[Any]) -> None:
+        super().__init__()
+        self.seen = seen
+
+    def on_receive(self, message: Any) -> None:
+        self.seen.append(message)
+        asyncio.get_running_loop().call_soon(time.sleep, 0.03)
+        raise MailboxFull("full")
+
+
+async def test_no_attempt_begins_after_a_pause_that_a_busy_loop_has_made_too_long() -> None:
+    seen: list[Any] = []
+    async with ActorSystem() as system:
+        pauses = Backoff(first=0.01, jitter=0.0)
+        with pytest.raises(MailboxFull) as caught:
+            await ask_with_retry(system.spawn(Blocking, seen), "x", within=0.02, pauses=pauses)
+    assert seen == ["x"], "the time was over when the pause ended"
+    assert caught.value.__notes__[-1] == "after 1 of 3 attempts"
 
 
 @virtual_time
