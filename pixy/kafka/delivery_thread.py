@@ -25,6 +25,7 @@ from confluent_kafka import KafkaError as LibraryError, KafkaException, Producer
 
 from pixy.kafka.errors import INCURABLE_CODES, translate
 from pixy.kafka.library_calls import send_one
+from pixy.kafka.lone_messages import LoneMessages
 from pixy.kafka.producer_messages import NO_OFFSET, Bulk, Landed, Message, Report
 from pixy.kafka.retired_producers import RetiredProducers
 from pixy.kafka.returned_messages import GateOf, ReturnedMessages
@@ -37,6 +38,8 @@ _POLL = 0.1
 _GATHER = 0.0005
 """Seconds that the thread waits for one more report of a batch that is landing."""
 _GATHER_POLLS = 4
+_LONE_POLL = 0.002
+"""Seconds that the thread waits for each of two producers, while messages are sent alone."""
 _PURGE = 1.0
 """Seconds to wait for the reports of messages that are given up."""
 _IN_FLIGHT = 5.0
@@ -112,23 +115,24 @@ class DeliveryThread:
         self._fatal_errors, self._fatal_at = 0, -math.inf
         self.producer = self._new()
         patience = settings.get("message.timeout.ms", 300_000) / 1000
+        self._lone = LoneMessages(self._new, patience, idempotent=self._idempotent)
         self._returned = ReturnedMessages(
-            self._produce, patience, gate_of, self.probes, idempotent=self._idempotent
+            self._produce, patience, gate_of, self.probes, self._lone.take, idempotent=self._idempotent
         )
         self.adopt = self._returned.adopt
         self._retired = RetiredProducers()
         self._thread = threading.Thread(target=self._run, name="kafka-producer", daemon=True)
         self._thread.start()
 
-    def _new(self) -> Producer:
-        return Producer({**self._settings, "error_cb": self._error})
+    def _new(self, changes: Settings | None = None) -> Producer:
+        return Producer({**self._settings, "error_cb": self._error, **(changes or {})})
 
     # -- on the loop ------------------------------------------------------------------------------
 
     @property
     def errors(self) -> int:
         """The number of messages that have failed."""
-        return self._errors + self._returned.failed
+        return self._errors + self._returned.failed + self._lone.failed
 
     def replace(self, *, fatal: bool) -> None:
         """Continue with a new producer. Hand the old one nothing more.
@@ -249,10 +253,11 @@ class DeliveryThread:
             self.producer.purge()
             self._serve(self.producer.flush, _PURGE)
             self._retired.give_up(until)
+            self._lone.give_up(until)
         self._hand_over()
 
     def _left(self) -> int:
-        return len(self.producer) + len(self._returned) + len(self._retired)
+        return len(self.producer) + len(self._returned) + len(self._retired) + len(self._lone)
 
     def _serve(self, call: Callable[[float], int], timeout: float) -> int:
         """Serve callbacks.
@@ -276,7 +281,7 @@ class DeliveryThread:
     def _poll(self) -> None:
         producer = self.producer
         poll = producer.poll
-        if self._serve(poll, _POLL):
+        if self._serve(poll, _LONE_POLL if len(self._lone) else _POLL):
             # A batch lands partition by partition: gather the reports that are about to come, rather
             # than wake the loop for each. A lone message does not wait.
             for _ in range(_GATHER_POLLS):
@@ -285,6 +290,9 @@ class DeliveryThread:
             self._hand_over()
         if self._returned:
             self._returned.send()
+            self._hand_over()
+        if self._lone:
+            self._lone.serve(_LONE_POLL)
             self._hand_over()
         if self._retired and not self._returned.held:
             self._poll_retired()
@@ -374,6 +382,7 @@ class DeliveryThread:
 
     def _hand_over(self) -> None:
         self._returned.log()
+        self._lone.log()
         reports, self._reports = self._reports, []
         probes: Sequence[Probe] = ()
         if self.probes:

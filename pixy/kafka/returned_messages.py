@@ -85,6 +85,8 @@ class ReturnedMessages:
         gate_of: returns the gate of a topic's key and partition; see :func:`pixy.kafka.partition_gates.gate_of`.
         probes: gets the result of each partition that :meth:`busy` has named; see
             :meth:`pixy.kafka.gated_sender.GatedSender.landed`.
+        alone: takes over a message whose batch was refused (see :mod:`pixy.kafka.lone_messages`), if the error says that; else it
+            returns False.
         idempotent: whether a message that is written has an offset.
 
     Attributes:
@@ -97,6 +99,7 @@ class ReturnedMessages:
         patience: float = 300.0,
         gate_of: GateOf = lambda *_: None,
         probes: list[tuple[Any, ...]] | None = None,
+        alone: Callable[[Returned, Any], bool] = lambda *_: False,
         *,
         idempotent: bool = True,
     ) -> None:
@@ -104,6 +107,7 @@ class ReturnedMessages:
         self._patience = patience
         self._gate_of = gate_of
         self._probes = [] if probes is None else probes
+        self._alone = alone
         self._idempotent = idempotent
         self.failed = 0
         self._lanes: dict[tuple[str, int], _Lane] = {}
@@ -140,16 +144,17 @@ class ReturnedMessages:
         """Return a message that came back for the first time."""
         return Returned(item, message, landed, order, 0, time.monotonic() + self._patience)
 
-    def add(self, item: Message, message: Any, landed: Landed, order: int) -> None:
-        """Send a message that landed without an offset to its partition again, behind those that librdkafka already has.
+    def add(self, item: Message, message: Any, landed: Landed, order: int, why: str = _NO_OFFSET) -> None:
+        """Send a message to its partition again, behind those that librdkafka already has.
 
         Args:
             item: what was sent.
             message: what confluent-kafka's delivery callback got.
             landed: hears of the final result.
             order: the number of the message.
+            why: for the log, behind "messages".
         """
-        self._add(self._returned(item, message, landed, order).again())
+        self._add(self._returned(item, message, landed, order).again(), why)
 
     def _add(self, returned: Returned, why: str = _NO_OFFSET) -> None:
         self._counts[returned.message.topic(), why] += 1
@@ -161,7 +166,8 @@ class ReturnedMessages:
             self.send()
 
     def take_back(self, item: Message, error: Any, message: Any, landed: Landed, order: int) -> bool:
-        """Send a failed message again: the producer which is being replaced gives it back, or its partition does not exist.
+        """Send a failed message again: the producer which is being replaced gives it back, its partition does not exist, or its batch
+        was refused.
 
         Args:
             item: what was sent.
@@ -187,7 +193,7 @@ class ReturnedMessages:
         elif self._held and self._fatal and code in PRODUCER_CODES and again:
             self._back.append(returned.again())
         else:
-            return False
+            return self._alone(returned, error)
         return True
 
     def _settle(self, returned: Returned, error: Any) -> None:

@@ -318,3 +318,54 @@ async def test_many_callers_keep_order_per_caller(kafka: Cluster, name: str) -> 
         number, step = message.value().split()
         steps.setdefault(number, []).append(int(step))
     assert all(seen == list(range(50)) for seen in steps.values()) and len(steps) == 32
+
+
+BINARY = {"Content-Type": "application/vnd.kafka.binary.v2+json"}
+
+
+def _records(values: list[bytes], *, keyless: int = -1) -> str:
+    """A body of the REST v2 API: one record without a key, at index ``keyless``."""
+    records = [
+        {"value": base64.b64encode(value).decode()} | ({"key": "aw=="} if at != keyless else {})
+        for at, value in enumerate(values)
+    ]
+    return json.dumps({"records": records})
+
+
+async def test_an_invalid_record_takes_no_other_message_along(kafka: Cluster, name: str) -> None:
+    """Kafka refuses the whole batch: one without a key, of a compacted topic, among 200 of other callers."""
+    kafka.create_topic(name, **{"cleanup.policy": "compact"})
+    async with serving(make_config(kafka.bootstrap())) as daemon:
+        for at in range(201):
+            key = "" if at == 100 else f"?key={at}"
+            assert (await daemon.post(f"/topics/{name}/messages{key}", f"{at}")).status == 200
+        answer = await daemon.post(
+            f"/topics/{name}", _records([b"0", b"1", b"bad", b"3"], keyless=2), headers=BINARY
+        )
+        offsets = answer.json["offsets"]
+        assert [at for at, each in enumerate(offsets) if each.get("error_code")] == [2], answer.body
+
+        async def end() -> int:
+            return (await daemon.offsets(name, "nobody"))[0].end
+
+        await eventually(end, lambda found: found >= 203)
+    found = await asyncio.to_thread(read_to_the_end, kafka, name)
+    assert sorted(int(each.value()) for each in found) == sorted([*range(100), *range(101, 201), 0, 1, 3])
+    assert {offset for each in offsets if (offset := each["offset"]) is not None} <= {
+        each.offset() for each in found
+    }
+
+
+async def test_a_batch_larger_than_its_topic_takes_is_taken_apart(kafka: Cluster, name: str) -> None:
+    """Each message is small enough; one that is not fails alone."""
+    kafka.create_topic(name, **{"max.message.bytes": "20000"})
+    values = [b"%3d" % at + b"x" * (25_000 if at == 50 else 1_400) for at in range(100)]
+    async with serving(make_config(kafka.bootstrap())) as daemon:
+        answer = await daemon.post(f"/topics/{name}", _records(values), headers=BINARY)
+        refused = [each for each in answer.json["offsets"] if each.get("error_code")]
+        assert [each["error"] for each in refused] == [TOO_LARGE], answer.body
+        sent = [daemon.post(f"/topics/{name}/messages", value) for value in values]
+        assert {each.status for each in await asyncio.gather(*sent)} == {200}
+        found = await asyncio.to_thread(read_all, kafka, name, 2 * 99)
+    alone = [value for at, value in enumerate(values) if at != 50]
+    assert sorted(each.value() for each in found) == sorted(2 * alone)

@@ -122,7 +122,7 @@ def topics(rate: float) -> tuple[Topic, ...]:
     few = single / 4
     return (
         Topic("single", 6, (Group("g-grpc", "ack", "grpc"), Group("g-rest", "ack", "rest")), singles=single),
-        Topic("bulk", 6, (Group("g-instances", "instance", "restv2"),), batched=rate - single - 10.5 * few),
+        Topic("bulk", 6, (Group("g-instances", "instance", "restv2"),), batched=rate - single - 12 * few),
         Topic("automatic", 3, (Group("g-auto", "auto", "grpc", 1),), singles=few),
         Topic("lone", 3, (Group("g-lone", "ack", "grpc", 1),), singles=few, replicas=1),
         Topic("grown", 2, (Group("g-grown", "ack", "grpc", 1),), singles=few),
@@ -140,6 +140,14 @@ def topics(rate: float) -> tuple[Topic, ...]:
             singles=few / 2,
             accepted=few / 2,
             asked=few,
+        ),
+        Topic(
+            "narrow",
+            2,
+            (Group("g-narrow", "ack", "grpc", 1),),
+            singles=few,
+            accepted=few / 2,
+            config={"max.message.bytes": "2000"},
         ),
         Topic("trimmed", 2, (Group("g-trimmed", "ack", "grpc", 1),), singles=few),
         Topic(

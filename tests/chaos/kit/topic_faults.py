@@ -1,4 +1,4 @@
-"""Faults of topics and groups: trimmed, reset, transactions; clients that vanish; rebalance storms."""
+"""Faults of topics and groups: trimmed, reset, transactions, refused batches; clients that vanish; rebalance storms."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ from confluent_kafka import KafkaException
 from pixy.proto import kafkapixy_pb2 as pb
 from tests.chaos.kit import odd
 from tests.chaos.kit.brokers import UNREACHABLE, Brokers
-from tests.chaos.kit.clients import Clients
+from tests.chaos.kit.clients import DEADLINE, Clients
 from tests.chaos.kit.instances import V2
+from tests.chaos.kit.producers import PADDING
 from tests.chaos.kit.record import Recorder
 from tests.chaos.kit.schedule import Planned
 
+BURST = 100
+"""Messages handed over at once: in one batch they are several times larger than the topic ``narrow`` takes."""
 EMPTY_AFTER = 15.0
 """Seconds after which a group without clients has certainly left: ``subscription_timeout``, and its drain."""
 EMPTY_WITHIN = 25.0
@@ -99,6 +102,28 @@ class TopicFaults:
             for _ in waits:
                 self._records.write("polls", t0=t0, t1=t1, group=group, **about, text="the client vanished")
         return f"{2 * len(waits)} requests to d{planned.daemon}"
+
+    async def full_batch(self, planned: Planned) -> str:
+        """Hand a daemon so many messages at once that Kafka refuses their batches, though not the messages."""
+        stub, taken = self._clients.stub(planned.daemon), 0
+
+        async def hand_over(number: int) -> None:
+            nonlocal taken
+            name = f"full{planned.daemon}.{planned.at}.{number}"
+            about = {"topic": "narrow", "d": planned.daemon, "ids": [name], "t0": time.time()}
+            request = pb.ProdRq(
+                topic="narrow", message=name.encode() + PADDING, key_undefined=True, async_mode=True
+            )
+            try:
+                await stub.Produce(request, timeout=DEADLINE)
+            except grpc.RpcError as error:
+                self._records.write("unproduced", **about, t1=time.time(), error=error.code().name)
+            else:
+                taken += 1
+                self._records.write("accepted", **about, t1=time.time())
+
+        await asyncio.gather(*map(hand_over, range(BURST)))
+        return f"{taken} messages to d{planned.daemon}"
 
     async def open_transaction(self, planned: Planned) -> str:
         """Begin a transaction and never end it: until it times out, what comes after it cannot be read."""

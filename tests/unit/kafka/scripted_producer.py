@@ -53,8 +53,9 @@ class Library:
     count = 100
     room = 10**6
 
-    def __init__(self, _settings: dict[str, Any]) -> None:
+    def __init__(self, settings: dict[str, Any]) -> None:
         cls = type(self)
+        self.settings = settings
         if cls.refusals:
             cls.refusals -= 1
             raise KafkaException(KafkaError(KafkaError._INVALID_ARG, "ssl.ca.location failed"))
