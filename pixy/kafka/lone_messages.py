@@ -24,17 +24,24 @@ from pixy.kafka.settings import Settings
 logger = logging.getLogger("pixy.kafka")
 
 REFUSED_BATCH: Final = frozenset(
-    {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE, KafkaError._INVALID_DIFFERENT_RECORD}
+    {
+        KafkaError.INVALID_RECORD,
+        KafkaError._INVALID_DIFFERENT_RECORD,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+    }
 )
-"""Errors of a message that may be no fault of its own. For the last one Kafka has named the records at fault (KIP-467)."""
+"""Errors of a message that may be no fault of its own. Kafka names the records at fault (KIP-467), but librdkafka 2.16 tells the
+others by ``_INVALID_DIFFERENT_RECORD`` only if there are several such records: of one, all messages of the batch get the error.
+"""
 
-_REASONS = {
-    KafkaError._INVALID_DIFFERENT_RECORD: "were in a batch with an invalid record, and are sent again, each alone",
-}
+_INVALID = "were in a batch with an invalid record, and are sent again, each alone"
 _TOO_LARGE = (
     "were in a batch that Kafka finds too large, and are sent again, each alone "
     "(keep producer.flush_bytes below the topic's max.message.bytes)"
 )
+_SIZES = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 _IDLE = 30.0
 """Seconds without a message after which the producer is destroyed."""
 _MAKE_EVERY = 1.0
@@ -86,7 +93,7 @@ class LoneMessages:
         code = error.code()
         if code not in REFUSED_BATCH:
             return False
-        why = _REASONS.get(code, _TOO_LARGE)
+        why = _TOO_LARGE if code in _SIZES else _INVALID
         self._returned.add(returned.item, returned.message, returned.landed, returned.order, why)
         return True
 

@@ -28,8 +28,7 @@ KEYS = 300
 """Different keys: so many that a compacted topic keeps some and loses most."""
 BATCH_TYPE = {"Content-Type": "application/vnd.kafka.binary.v2+json"}
 TEXT_TYPE = {"Content-Type": "text/plain"}
-PADDING = b"|" + b"x" * 80
-"""What follows a message's id in its value."""
+_PADDING = b"|" + b"x" * 80
 _LANES = 2
 """Requests at once to each daemon: one that waits for a broken one must not hold up the others."""
 
@@ -65,7 +64,7 @@ async def _over_grpc(
             topic=topic.name,
             key_value=key.encode(),
             key_undefined=later,
-            message=name.encode() + PADDING,
+            message=name.encode() + _PADDING,
             async_mode=later,
         )
         t0 = time.time()
@@ -92,7 +91,7 @@ async def _over_rest(
         name, key = f"{letter}{daemon}{lane}.{number}", str(rng.randrange(KEYS))
         url = clients.url(daemon, f"/topics/{topic.name}/messages?{sync}key={key}")
         t0 = time.time()
-        status, body = await clients.call("POST", url, data=name.encode() + PADDING, headers=TEXT_TYPE)
+        status, body = await clients.call("POST", url, data=name.encode() + _PADDING, headers=TEXT_TYPE)
         if status == 200:
             answer = msgspec.json.decode(body)
             at = [] if later else [[answer["partition"], answer["offset"]]]
@@ -111,7 +110,7 @@ async def _batches(clients: Clients, topic: Topic, daemon: int, lane: int, rate:
             return
         names = [f"b{daemon}{lane}.{number}.{at}" for at in range(BATCH)]
         records: list[dict[str, Any]] = [
-            {"value": base64.b64encode(name.encode() + PADDING).decode()} for name in names
+            {"value": base64.b64encode(name.encode() + _PADDING).decode()} for name in names
         ]
         for record in records[: rng.randrange(BATCH)]:
             record["key"] = base64.b64encode(b"%d" % rng.randrange(KEYS)).decode()
@@ -136,7 +135,7 @@ async def _asking(clients: Clients, topic: Topic, daemon: int, lane: int, rate: 
         partition = rng.choice(known)
         names = [f"p{daemon}{lane}.{number}.{at}" for at in range(ASKED)]
         records: list[dict[str, Any]] = [
-            {"value": base64.b64encode(name.encode() + PADDING).decode(), "partition": partition}
+            {"value": base64.b64encode(name.encode() + _PADDING).decode(), "partition": partition}
             for name in names
         ]
         await _send(clients, topic, daemon, url, names, records, asked=partition)
@@ -214,4 +213,4 @@ async def _failed(
     await asyncio.sleep(PAUSE)
 
 
-__all__ = ["LOOK", "PADDING", "partitions_of", "start"]
+__all__ = ["LOOK", "partitions_of", "start"]

@@ -15,7 +15,6 @@ from tests.chaos.kit import odd
 from tests.chaos.kit.brokers import UNREACHABLE, Brokers
 from tests.chaos.kit.clients import DEADLINE, Clients
 from tests.chaos.kit.instances import V2
-from tests.chaos.kit.producers import PADDING
 from tests.chaos.kit.record import Recorder
 from tests.chaos.kit.schedule import Planned
 
@@ -106,14 +105,14 @@ class TopicFaults:
     async def full_batch(self, planned: Planned) -> str:
         """Hand a daemon so many messages at once that Kafka refuses their batches, though not the messages."""
         stub, taken = self._clients.stub(planned.daemon), 0
+        noise = self._clients.rng("full-batch", planned.at)  # a batch counts as it is compressed
 
         async def hand_over(number: int) -> None:
             nonlocal taken
             name = f"full{planned.daemon}.{planned.at}.{number}"
             about = {"topic": "narrow", "d": planned.daemon, "ids": [name], "t0": time.time()}
-            request = pb.ProdRq(
-                topic="narrow", message=name.encode() + PADDING, key_undefined=True, async_mode=True
-            )
+            value = name.encode() + b"|" + noise.randbytes(80)
+            request = pb.ProdRq(topic="narrow", message=value, key_undefined=True, async_mode=True)
             try:
                 await stub.Produce(request, timeout=DEADLINE)
             except grpc.RpcError as error:
