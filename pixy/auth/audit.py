@@ -74,7 +74,9 @@ class AuditLog:
         """Return whether an operation of this verb is recorded; draws lots for those that are sampled."""
         return self._all or verb in self._verbs or (self._sample > 0 and self._chance() < self._sample)
 
-    def done(self, caller: Caller, access: Access, seconds: float, error: BaseException | None) -> None:
+    def done(
+        self, caller: Caller, access: Access, seconds: float, error: BaseException | None, action: str = ""
+    ) -> None:
         """Record an operation that is over.
 
         Args:
@@ -82,15 +84,16 @@ class AuditLog:
             access: what.
             seconds: how long it took.
             error: why it failed; None: it did not.
+            action: an operator's; empty: it was something else.
         """
         result = "ok" if error is None else type(error).__name__
-        self._offer(result, caller, access, ms=round(seconds * 1000, 3), error=_text(error))
+        self._offer(result, caller, access, **_named(action), ms=round(seconds * 1000, 3), error=_text(error))
 
-    def refused(self, caller: Caller, access: Access, error: PixyError) -> None:
+    def refused(self, caller: Caller, access: Access, error: PixyError, action: str = "") -> None:
         """Record an operation that was not permitted. There is a bound on those that ``limits`` refuse; others are counted."""
         if isinstance(error, Limited) and not self._keeps_refusal():
             return
-        self._offer(type(error).__name__, caller, access, error=_text(error))
+        self._offer(type(error).__name__, caller, access, **_named(action), error=_text(error))
 
     def unauthenticated(self, address: str, trace: str, error: Unauthenticated) -> None:
         """Record a caller who was not recognized. There is a bound on such records; others are counted.
@@ -139,6 +142,10 @@ class AuditLog:
         record["time"] = self._wall()
         for output in self._outputs:
             output.put(record)
+
+
+def _named(action: str) -> dict[str, str]:
+    return {"action": action} if action else {}
 
 
 def _text(error: BaseException | None) -> str | None:

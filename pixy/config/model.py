@@ -332,6 +332,7 @@ class App:
     grpc_addr: str = "127.0.0.1:19091"
     tcp_addr: str = "127.0.0.1:19092"
     admin_addr: str = ""
+    admin_actions: bool = False
     unix_addr: str = ""
     unix_mode: str = "0660"
     insecure: bool = False

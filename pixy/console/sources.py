@@ -10,7 +10,7 @@ from pixy.console.watch import Watch, unacked
 from pixy.engine.consume.views import MOST_OFFERS, ViewPartition
 from pixy.errors import PixyError
 from pixy.findings import Finding
-from pixy.findings.snapshot import Group, Partition, Snapshot, Unacked
+from pixy.findings.snapshot import WHOLE, Group, Partition, Snapshot, Unacked
 
 PAGE: Final = 50
 MOST_ROWS: Final = 500
@@ -85,13 +85,21 @@ class Sources:
         snapshot, found = await self._watch.findings()
         group = _wanted(snapshot, query)
         troubled = _by_group(found).get((group.cluster, group.group), [])
-        partitions = [_partition_row(each) for each in group.partitions]
+        paused = {(each.topic, each.partition) for each in group.paused}
+        partitions = [
+            {**_partition_row(each), "paused": not paused.isdisjoint({WHOLE, (each.topic, each.partition)})}
+            for each in group.partitions
+        ]
         return {
             "at": snapshot.at,
             **_group_row(group, troubled),
             "failure": group.failure,
             "commit_error": group.commit_error,
             "leaving": group.leaving,
+            "paused": [
+                {"topic": each.topic, "partition": each.partition, "by": each.by, "age": each.age}
+                for each in group.paused[:MOST_ROWS]
+            ],
             "rebalances": sorted(group.rebalances)[:10],
             "topics": [
                 {

@@ -27,12 +27,14 @@ from pixy.errors import PixyError
 from pixy.findings import Finding, find
 from pixy.findings.consuming import EXPIRED
 from pixy.findings.snapshot import (
+    WHOLE,
     Block,
     Broker,
     Cluster,
     Group,
     Mailbox,
     Partition,
+    Paused,
     Refused,
     Snapshot,
     Topic,
@@ -241,10 +243,19 @@ class Watch:
             0.0 if failing is None else now - failing,
             {topic: (now - at, pending) for topic, (at, pending) in counted.closed_unsafely.items()},
             int(self._acks.gained((cluster, name))),
+            self._paused(cluster, name),
+        )
+
+    def _paused(self, cluster: str, group: str) -> tuple[Paused, ...]:
+        wall = self._wall()
+        return tuple(
+            Paused(*(each.partition or WHOLE), each.by, max(0.0, wall - each.since))
+            for each in self.counters[cluster].pauses
+            if each.group == group
         )
 
     def _left(self, cluster: str, present: Collection[str]) -> list[Group]:
-        """Return the groups that are gone, and have left messages behind that were not acknowledged."""
+        """Return the groups that are gone, and have left messages behind that were not acknowledged, or are paused."""
         now = self._now()
         found: list[Group] = []
         for name, counted in self.counters[cluster].groups.items():
@@ -256,7 +267,14 @@ class Watch:
                 if now - at <= EXPIRED
             }
             if expired:
-                found.append(Group(cluster, name, leaving=True, expired=expired))
+                found.append(
+                    Group(cluster, name, leaving=True, expired=expired, paused=self._paused(cluster, name))
+                )
+        known = {*present, *(each.group for each in found)}
+        paused = dict.fromkeys(each.group for each in self.counters[cluster].pauses)
+        found += [
+            Group(cluster, name, paused=self._paused(cluster, name)) for name in paused if name not in known
+        ]
         return found
 
     def _topics(self, cluster: str, view: GroupView) -> tuple[Topic, ...]:

@@ -294,6 +294,7 @@ class Cluster(Actor):
             self._lookups.partitions,
             self._journal,
             self._counters.groups.of(name),
+            partial(self._counters.pauses.covers, name),
             name=self.free_name(name),
         )
 

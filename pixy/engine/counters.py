@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, Generic, TypeVar
 
+from pixy.engine.pauses import Pauses
 from pixy.kafka.statistics import Statistics
 
 T = TypeVar("T")
@@ -147,11 +148,13 @@ class ClusterCounters:
         self.statistics = statistics
         self.produced: Bounded[ProduceCounters] = Bounded(ProduceCounters)
         self.groups: Bounded[GroupCounters] = Bounded(GroupCounters)
+        self.pauses = Pauses()
+        """What operators have paused."""
 
     def without_statistics(self) -> ClusterCounters:
         """Return the same counters for an identity, whose client's statistics would replace those of the daemon's own."""
         same = ClusterCounters()
-        same.produced, same.groups = self.produced, self.groups
+        same.produced, same.groups, same.pauses = self.produced, self.groups, self.pauses
         return same
 
 

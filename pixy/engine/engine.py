@@ -24,6 +24,7 @@ from pixy.engine.inspector import Inspector
 from pixy.engine.life.lives import Lives
 from pixy.engine.message_spans import MessageSpans
 from pixy.engine.meter import Meter
+from pixy.engine.operator import Operator
 from pixy.engine.service import (
     CloseIdentity,
     Listen,
@@ -154,7 +155,11 @@ class Engine:
 
     def inspector(self) -> Inspector:
         """Return what looks into the running engine: for the admin listener, which checks rights by itself."""
-        return Inspector(self._actors, self._clusters)
+        return Inspector(self._actors, self._clusters, self._identity_actors)
+
+    def operator(self) -> Operator:
+        """Return what acts on the running engine: for the admin listener, which checks rights by itself."""
+        return Operator(self.inspector(), self.counters)
 
     def lives(self) -> Lives:
         """Return what tells lives of messages. It checks the rights of the caller of each request."""
@@ -192,6 +197,10 @@ class Engine:
                 guard.note_refusal(caller, name, error)
                 raise
         return GuardedCluster(client, guard, caller, name)
+
+    def _identity_actors(self, cluster: str) -> list[ActorRef[Cluster]]:
+        identities = self._identities.get(cluster)
+        return [] if identities is None else identities.refs()
 
     def _strays(self, cluster: str, identity: str = "") -> Strays | None:
         return None if self._siblings is None else Strays(self._siblings, cluster, identity)

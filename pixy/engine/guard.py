@@ -8,8 +8,9 @@ Every transport gets its clusters from :meth:`pixy.engine.engine.Engine.cluster`
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Final
 
@@ -192,6 +193,40 @@ class Guard:
                 audit.refused(caller, accesses[0], error)
             raise
         return Operation(limiter, use, audit, caller, accesses[0], polls)
+
+    @contextlib.contextmanager
+    def act(self, caller: Caller, access: Access, action: str) -> Iterator[None]:
+        """Permit an operator's action for a ``with`` block. The audit log gets a record of it, whatever ``audit.verbs`` says.
+
+        Args:
+            caller: who.
+            access: what it is done to.
+            action: its name.
+
+        Raises:
+            InvalidParameter: a name is too long for Kafka.
+            Limited: he has used up what he may.
+            Forbidden: a rule is missing.
+        """
+        if access.longest > LONGEST:
+            raise InvalidParameter(f"a name is longer than {LONGEST} characters")
+        limiter, audit, began = self.limiter, self.audit, time.monotonic()
+        try:
+            use = limiter.begin(caller.principal, (access,), polls=False, permit=self._permit)
+        except (Forbidden, Limited) as error:
+            if audit is not None:
+                audit.refused(caller, access, error, action)
+            raise
+        failed: BaseException | None = None
+        try:
+            yield
+        except BaseException as error:
+            failed = error
+            raise
+        finally:
+            limiter.end(use, polls=False)
+            if audit is not None:
+                audit.done(caller, access, time.monotonic() - began, failed, action)
 
     def begin_own(self, caller: Caller, access: Access) -> Operation:
         """Permit an operation on something that belongs to the caller, whatever the rules say.

@@ -188,6 +188,10 @@ class Identities:
         found = self._open.get(name)
         return None if found is None else found.client
 
+    def refs(self) -> list[ActorRef[Any]]:
+        """Return the actors of the identities that are in use."""
+        return [each.opening.ref for each in self._open.values() if each.opening.ref is not None]
+
     def look(self) -> None:
         """Begin to close identities that have had nothing to do for ``idle_timeout``."""
         if self._looking is None or self._looking.done():

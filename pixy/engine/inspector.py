@@ -7,10 +7,10 @@ console of a daemon that hangs is the one that is needed most.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any, Final, TypeVar
 
-from actors import ActorError, ActorRef
+from actors import ActorError, ActorRef, Request
 from pixy.engine.admin_messages import PartitionOffset
 from pixy.engine.client import ClusterClient
 from pixy.engine.cluster import Cluster
@@ -46,13 +46,18 @@ class Inspector:
     Args:
         clusters: the actors, by the names of the clusters.
         clients: the same for requests to Kafka.
+        identities: returns the actors of a cluster's Kafka identities that are in use.
     """
 
     def __init__(
-        self, clusters: Mapping[str, ActorRef[Cluster]], clients: Mapping[str, ClusterClient]
+        self,
+        clusters: Mapping[str, ActorRef[Cluster]],
+        clients: Mapping[str, ClusterClient],
+        identities: Callable[[str], Iterable[ActorRef[Cluster]]] = lambda _cluster: (),
     ) -> None:
         self._clusters = clusters
         self._clients = clients
+        self._identities = identities
 
     def clusters(self) -> list[str]:
         """Return the names of the clusters."""
@@ -73,6 +78,25 @@ class Inspector:
             Unavailable: the cluster's actor does not answer.
         """
         return await _answer(self._cluster(cluster).ask(GroupRefs(), block=False, urgent=True))
+
+    async def group_refs(self, cluster: str, group: str) -> list[GroupRef]:
+        """Return the actors that consume for a group: the daemon's own, and those of Kafka identities.
+
+        Raises:
+            Unavailable: an actor does not answer.
+        """
+        actors = [self._cluster(cluster), *self._identities(cluster)]
+        found = [await self.ask(each, GroupRefs()) for each in actors]
+        return [refs[group] for refs in found if group in refs]
+
+    async def ask(self, ref: ActorRef[Any], request: Request[T]) -> T:
+        """Ask any actor something.
+
+        Raises:
+            Unavailable: it does not answer.
+            PixyError: its answer.
+        """
+        return await _answer(ref.ask(request, block=False, urgent=True))
 
     async def views(self, refs: Mapping[str, GroupRef]) -> dict[str, GroupView]:
         """Describe groups, by name; those that do not answer are missing."""

@@ -20,8 +20,8 @@ MOST: Final = 200
 """Findings of one rule; a thousand partitions of one stuck consumer need no thousand lines."""
 NAMES: Final = (
     "behind-one-message", "blocked-loop", "broker-slow", "commits-failing", "crowded-mailbox", "group-failing", "journal-dropping",
-    "kafka-unreachable", "leaderless", "never-acked", "partition-without-owner", "paused-and-forgotten", "poison-message",
-    "quota-reached", "rebalance-storm", "subscription-expired", "unknown-topic",
+    "kafka-unreachable", "leaderless", "never-acked", "partition-without-owner", "paused", "paused-and-forgotten",
+    "poison-message", "quota-reached", "rebalance-storm", "subscription-expired", "unknown-topic",
 )  # fmt: skip
 """The names of all findings: values of a metric's label."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -270,6 +271,33 @@ def expired(snapshot: Snapshot) -> Iterator[Finding]:
                 )
 
 
+def paused(snapshot: Snapshot) -> Iterator[Finding]:
+    """Find what operators have paused, so that nobody forgets it."""
+    for group in snapshot.groups:
+        for each in group.paused:
+            since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(snapshot.at - each.age))
+            what, where, query = f"group {group.group}", _of_group(group), ""
+            if each.topic:
+                what = f"{each.topic}/{each.partition} of group {group.group}"
+                where |= {"topic": each.topic, "partition": each.partition}
+                query = ", topic and partition"
+            yield Finding(
+                "paused",
+                "warning",
+                f"{what} is paused by {each.by} since {since}: its messages are offered to nobody",
+                f"resume it once its time has come: POST /actions/resume with cluster, group{query} and confirm={group.group}, or the "
+                "button on the group's page; a restart of the daemon ends the pause, too",
+                each.age,
+                where,
+                {
+                    "by": each.by,
+                    "waiting_requests": sum(
+                        topic.polls for topic in group.topics if each.topic in ("", topic.topic)
+                    ),
+                },
+            )
+
+
 def _topics(snapshot: Snapshot) -> Iterator[tuple[Group, Topic]]:
     for group in snapshot.groups:
         for topic in group.topics:
@@ -310,6 +338,7 @@ RULES: Final = (
     rebalance_storm,
     commits_failing,
     expired,
+    paused,
 )
 
 __all__ = ["EXPIRED", "RULES"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +97,27 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
+class Paused:
+    """Something that an operator has paused.
+
+    Attributes:
+        topic: empty: the whole group.
+        partition: -1 for the whole group.
+        by: who has paused it.
+        age: since when.
+    """
+
+    topic: str
+    partition: int
+    by: str
+    age: float
+
+
+WHOLE: Final = ("", -1)
+"""Topic and partition of a whole group that is paused."""
+
+
+@dataclass(frozen=True, slots=True)
 class Group:
     """A group for which this daemon consumes.
 
@@ -107,6 +129,7 @@ class Group:
         commits_failing: since when no commit has succeeded.
         expired: topics whose subscription has expired: age and messages that were un-acked then.
         acks: acks in the last minute.
+        paused: what operators have paused of it.
     """
 
     cluster: str
@@ -121,6 +144,7 @@ class Group:
     commits_failing: float = 0.0
     expired: Mapping[str, tuple[float, int]] = field(default_factory=dict)
     acks: int = 0
+    paused: tuple[Paused, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,5 +245,5 @@ class Snapshot:
 
 
 __all__ = [
-    "Block", "Broker", "Cluster", "Group", "Mailbox", "Partition", "Refused", "Snapshot", "Topic", "Unacked",
+    "WHOLE", "Block", "Broker", "Cluster", "Group", "Mailbox", "Partition", "Paused", "Refused", "Snapshot", "Topic", "Unacked",
 ]  # fmt: skip

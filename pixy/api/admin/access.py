@@ -35,8 +35,11 @@ COSTLY: Final = ("/debug/heap", "/debug/profile")
 READING: Final = frozenset({"/mcp"})
 """Paths of which a POST only reads."""
 
-OWN_RIGHTS: Final = frozenset({"/trace"})
-"""Paths behind which the engine itself decides what the caller may hear, topic by topic."""
+ACTIONS: Final = ("pause", "resume")
+"""What an operator may do, each at a path of its own below ``/actions``."""
+
+OWN_RIGHTS: Final = frozenset({"/trace", "/actions", *(f"/actions/{name}" for name in ACTIONS)})
+"""Paths behind which it is decided what the caller may hear or do, topic by topic and group by group."""
 
 STREAM: Final = "/console/stream"
 """The path of the page's WebSocket."""
@@ -165,4 +168,4 @@ def error(status: int, text: str, retry_after: int = 0) -> web.Response:
     )
 
 
-__all__ = ["AT_ONCE", "COSTLY", "OWN_RIGHTS", "PROBES", "READING", "STREAM", "Gatekeeper", "error"]
+__all__ = ["ACTIONS", "AT_ONCE", "COSTLY", "OWN_RIGHTS", "PROBES", "READING", "STREAM", "Gatekeeper", "error"]

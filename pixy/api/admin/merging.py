@@ -64,6 +64,21 @@ def merge_findings(documents: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]
     return {"at": max((each["at"] for each in documents.values()), default=0.0), "findings": found}
 
 
+def merge_actions(done: Mapping[int, tuple[int, dict[str, Any]]]) -> tuple[int, dict[str, Any]]:
+    """Return the status and the document of an action that all workers were to do.
+
+    Args:
+        done: status and document of each, by its number. The action has failed if it has failed in one of them.
+    """
+    status, first = max((status, number) for number, (status, _) in done.items()) if done else (503, 0)
+    document: dict[str, Any] = {
+        "workers": {str(number): document for number, (_, document) in sorted(done.items())}
+    }
+    if status >= 400:
+        document["error"] = done[first][1].get("error", "") if done else "no worker serves"
+    return status, document
+
+
 def merge_readiness(
     documents: Mapping[int, Mapping[str, Any]], count: int, late: Collection[int] = (), within: float = 0.0
 ) -> dict[str, Any]:
@@ -98,4 +113,4 @@ def parsed(body: bytes) -> dict[str, Any]:
     return document
 
 
-__all__ = ["merge_findings", "merge_metrics", "merge_readiness", "parsed"]
+__all__ = ["merge_actions", "merge_findings", "merge_metrics", "merge_readiness", "parsed"]

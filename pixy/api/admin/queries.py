@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from aiohttp import web
 
 from pixy.errors import InvalidParameter
+
+MOST: Final = 10_000
+"""Characters of a parameter."""
 
 
 class Wrong(InvalidParameter):
@@ -32,4 +37,20 @@ def number(request: web.Request, name: str, default: int, least: int, most: int)
     return int(text)
 
 
-__all__ = ["Wrong", "number"]
+def text(request: web.Request, name: str) -> str:
+    """Return a text of the query; empty if it is missing.
+
+    Args:
+        request: has the query.
+        name: of the parameter.
+
+    Raises:
+        Wrong: it is too long.
+    """
+    found = request.query.get(name, "")
+    if len(found) > MOST:
+        raise Wrong(f"{name} has more than {MOST} characters")
+    return found
+
+
+__all__ = ["MOST", "Wrong", "number", "text"]

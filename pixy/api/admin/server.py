@@ -6,6 +6,7 @@
 ``/findings``             causes of trouble, as JSON
 ``/trace``                the life of one message, as JSON
 ``/mcp``                  the same for assistants: Model Context Protocol (extra ``mcp``)
+``/actions/...``          pause and resume groups (off without ``admin_actions``)
 ``/debug/...``            actors, tasks, threads, heap, profile, levels of loggers
 ``/console/``             the page
 ========================  =====================================================================================
@@ -26,6 +27,7 @@ from actors.console import application
 from pixy import __version__
 from pixy.api.admin import hop
 from pixy.api.admin.access import Gatekeeper, Handler, error
+from pixy.api.admin.actions import Actions
 from pixy.api.admin.assistant_tools import Tools
 from pixy.api.admin.connections import AdminHttp
 from pixy.api.admin.debug import Debug
@@ -83,6 +85,7 @@ class AdminServer(Listener):
         book = edge.book
         edges = Edges(lambda: engine.uptime, lambda: (book.open, book.refused), lambda: engine.spans.lost)
         self._exposition = Exposition(self._observed, edges)
+        self._actions = Actions(engine.operator(), engine.guard, engine.config)
         self._debug = Debug(engine.system, engine.diagnostics, edge.steps)
         self._keeper = Gatekeeper(engine.guard, edge, tuple(engine.config.proxies))
         self._siblings = siblings
@@ -178,6 +181,7 @@ class AdminServer(Listener):
                 web.get("/findings", self._findings),
                 self._trace(),
                 web.route("*", "/mcp", self._mcp.handle),
+                *self._actions.routes(),
                 *self._debug.routes(),
             ]
         )

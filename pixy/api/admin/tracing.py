@@ -8,7 +8,7 @@ from typing import Final
 from aiohttp import web
 
 from pixy.api.admin.access import error
-from pixy.api.admin.queries import Wrong, number
+from pixy.api.admin.queries import Wrong, number, text
 from pixy.api.rest.responses import status_of
 from pixy.config.model import App
 from pixy.engine.life.groups import Message
@@ -16,8 +16,6 @@ from pixy.engine.life.lives import Lives
 from pixy.engine.life.search import Wanted
 from pixy.errors import PixyError
 
-_MOST: Final = 10_000
-"""Characters of a parameter."""
 _LATEST: Final = 253_402_300_799
 """The last second of the year 9999."""
 
@@ -39,8 +37,8 @@ class Tracing:
 
         ``cluster``, ``group`` and ``since`` (seconds since 1970) narrow it.
         """
-        cluster = self._config.cluster_name(_text(request, "cluster"))
-        topic = _text(request, "topic")
+        cluster = self._config.cluster_name(text(request, "cluster"))
+        topic = text(request, "topic")
         if not topic:
             raise Wrong("topic is missing")
         since = number(request, "since", -1, 0, _LATEST) if "since" in request.query else None
@@ -49,7 +47,7 @@ class Tracing:
                 message = Message(
                     cluster, topic, number(request, "partition", 0, 0, 2**31 - 1), _offset(request)
                 )
-                story = await self._lives.trace(message, _text(request, "group"), since)
+                story = await self._lives.trace(message, text(request, "group"), since)
                 return web.json_response(story.document())
             partition = (
                 number(request, "partition", 0, 0, 2**31 - 1) if "partition" in request.query else None
@@ -60,40 +58,33 @@ class Tracing:
             return error(status_of(problem), str(problem))
 
 
-def _text(request: web.Request, name: str) -> str:
-    found = request.query.get(name, "")
-    if len(found) > _MOST:
-        raise Wrong(f"{name} has more than {_MOST} characters")
-    return found
-
-
 def _offset(request: web.Request) -> int:
-    text = request.query["offset"]
-    if len(text) > 19 or not text.isascii() or not text.isdecimal() or int(text) >= 2**63:
+    found = request.query["offset"]
+    if len(found) > 19 or not found.isascii() or not found.isdecimal() or int(found) >= 2**63:
         raise Wrong("offset must be a number of 0 or more")
-    return int(text)
+    return int(found)
 
 
 def _wanted(request: web.Request) -> Wanted:
     key: bytes | None = None
     if "key" in request.query:
-        key = _bytes(_text(request, "key"))
+        key = _bytes(text(request, "key"))
     elif "key_base64" in request.query:
         try:
-            key = base64.b64decode(_text(request, "key_base64"), validate=True)
+            key = base64.b64decode(text(request, "key_base64"), validate=True)
         except ValueError as problem:  # also binascii.Error
             raise Wrong(f"key_base64 is no base64: {problem}") from None
     if "header" not in request.query:
         return Wanted(key)
-    name, equals, value = _text(request, "header").partition("=")
+    name, equals, value = text(request, "header").partition("=")
     if not equals or not name:
         raise Wrong("header must be NAME=VALUE")
     return Wanted(key, (name, _bytes(value)))
 
 
-def _bytes(text: str) -> bytes:
+def _bytes(given: str) -> bytes:
     try:
-        return text.encode("utf-8", "surrogateescape")
+        return given.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
         raise Wrong("key and header must be UTF-8") from None
 

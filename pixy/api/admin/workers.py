@@ -4,6 +4,7 @@
 ``/metrics``                   those of all workers, with the label ``worker``
 ``/readyz``, ``/findings``     of all workers
 ``/livez``, ``/trace``         of the worker that gets the request
+``/actions/...``               done by all workers, also where the path names one
 ``/workers``                   who there is, as JSON
 ``/mcp``                       says which address to use instead: ``/workers/N/mcp``
 ``/workers/N/...``             the admin listener of worker N: ``/workers/2/console/``, ``/workers/2/debug/tasks``
@@ -19,7 +20,7 @@ import html
 import json
 import logging
 from collections.abc import Awaitable, Callable, Hashable
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 from aiohttp import web
@@ -87,6 +88,9 @@ class WorkersAdmin:
             web.get("/findings", self._findings),
             web.get("/workers", self._list),
             web.route("*", "/mcp", self._no_mcp),
+            web.get("/actions", self._first),
+            web.post(r"/actions/{path:[a-z-]+}", self._act),
+            web.post(r"/workers/{number:[0-9]+}/actions/{path:[a-z-]+}", self._act),
             web.get("/console", self._to_console),
             web.get("/console/", self._consoles),
             web.route("*", r"/workers/{number:[0-9]+}{path:/(?!/).*}", self._one),
@@ -204,6 +208,31 @@ class WorkersAdmin:
         title = html.escape("Kafka-Pixy: the consoles of its workers")
         text = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title><h1>{title}</h1><ul>{rows}</ul></html>'
         return web.Response(text=text, content_type="text/html")
+
+    async def _act(self, request: web.Request) -> web.Response:
+        """Have all workers do what an operator wants: a group has a member in each that has had a request for it."""
+        target = f"/actions/{request.match_info['path']}?{request.rel_url.raw_query_string}"
+        headers = hop.headers_of(request, self._sockets.worker.secret)
+        asked = [each for each in self._sockets.everybody if not each.retiring]
+        answers = await asyncio.gather(*(self._post(each, target, headers) for each in asked))
+        done = {each.number: answer for each, answer in zip(asked, answers, strict=True)}
+        status, document = merging.merge_actions(done)
+        return web.json_response(document, status=status)
+
+    async def _post(
+        self, worker: Sibling, target: str, headers: dict[str, str]
+    ) -> tuple[int, dict[str, Any]]:
+        try:
+            async with (
+                asyncio.timeout(_TIMEOUT),
+                self._session(worker).post(
+                    URL(f"http://worker{target}", encoded=True), headers=headers
+                ) as answer,
+            ):
+                return answer.status, merging.parsed(await answer.read())
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as problem:
+            logger.warning("worker %d does not answer %s: %s", worker.number, target, problem)
+            return 503, {"error": f"worker {worker.number} does not answer: it may have done it"}
 
     async def _own(self, request: web.Request) -> web.StreamResponse:
         own = next((each for each in self._sockets.everybody if each.path == self._sockets.path), None)

@@ -1,9 +1,19 @@
 // One group: what is wrong with it, what is out (each un-acked message), its topics and partitions.
+import { actions, allowed } from "./actions.js";
 import { cards } from "./cards.js";
 
-export default function group(context) {
-  const { root, query, h, format, table, pager, watch, href, dom } = context;
+export default async function group(context) {
+  const { root, query, h, format, table, pager, watch, href, dom, leave } = context;
   const asked = { cluster: query.cluster || "", group: query.group || "" };
+  let left = false;
+  leave(() => { left = true; });
+  const may = await allowed(asked);
+  if (left) return;
+  const outcome = h("p", { class: "hint", role: "status" }), tools = h("div", { class: "tools", hidden: !may });
+  const act = actions(context, asked, outcome);
+  const pause = (what, query) => act("Pause", "pause", { query, title: `Pause ${what}`, done: `${what} is paused.`,
+    text: "Its messages are offered to nobody until it is resumed. What clients have, they can still acknowledge." });
+  const resume = (what, query) => act("Resume", "resume", { query, title: `Resume ${what}`, done: `${what} is resumed.`, text: "Its messages are offered again." });
   const facts = h("p", { class: "hint" }), box = h("div", { class: "cards" });
   const out_count = h("span", { class: "count" });
   const out = table([
@@ -35,17 +45,29 @@ export default function group(context) {
     { title: "Done above", class: "num", text: (row) => format.count(row.done_above), hint: "Messages above the position that are acknowledged already" },
     { title: "Owned for", class: "num", text: (row) => format.duration(row.age) },
     { title: "Restarts", class: "num", text: (row) => row.restarts || "–" },
+    { title: "State", text: (row) => (row.paused ? "paused" : row.draining ? "drains" : "–"), tone: (row) => (row.paused ? "watch" : "") },
+    ...(may ? [{ title: "", same: (row) => `${row.topic}/${row.partition} ${row.paused} ${whole}`, node: (row) => {
+      if (whole) return null;
+      const what = `${row.topic}/${row.partition}`, query = { topic: row.topic, partition: String(row.partition) };
+      return row.paused ? resume(what, query) : pause(what, query);
+    } }] : []),
   ], { label: "Partitions", empty: "This daemon owns no partition of the group." });
   let page = { page: "1" };
   const pages = pager((number) => { page = { page: String(number) }; watched.update({ ...asked, ...page }); });
-  root.append(h("p", {}, h("a", { href: href("groups") }, "All groups"), " / ", h("b", { class: "path" }, asked.group)), facts, box,
+  root.append(h("p", {}, h("a", { href: href("groups") }, "All groups"), " / ", h("b", { class: "path" }, asked.group)), facts, tools, outcome, box,
     h("section", {}, h("h2", {}, "What is out", out_count), out.element), h("section", {}, h("h2", {}, "Topics"), topics.element),
     h("section", {}, h("h2", {}, "Partitions"), h("div", { class: "tools" }, pages.element), partitions.element));
   const show = cards(context);
+  let whole = null;
   const watched = watch("kafka.group", { ...asked, ...page }, (data) => {
     const lag = data.lag === null ? "lag not known yet" : `lag ${format.count(data.lag)}`;
     dom.setText(facts, `${format.plural(data.partitions_owned, "partition")} here, ${lag}, ${format.plural(data.acks, "ack")} in the last minute${data.failure ? `; cannot consume: ${data.failure}` : ""}`);
     show(box, data.findings, "Nothing is wrong with this group.");
+    const paused = data.paused.some((each) => !each.topic);
+    if (paused !== whole) {
+      whole = paused;
+      dom.replace(tools, paused ? resume(`group ${asked.group}`, {}) : pause(`group ${asked.group}`, {}));
+    }
     topics.update(data.topics);
     partitions.update(data.partitions.rows);
     pages.update(data.partitions.page, data.partitions.pages, format.plural(data.partitions.total, "partition"));

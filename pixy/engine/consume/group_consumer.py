@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Any
 
 from actors import ESCALATE, Actor, ActorDeadError, ActorRef, Supervision, handles
@@ -17,6 +17,7 @@ from pixy.engine.consume.group_messages import (
     GroupStarted,
     Leave,
     Owned,
+    PausesChanged,
     Rejoin,
     SessionClosed,
     Unused,
@@ -27,6 +28,7 @@ from pixy.engine.consume.owned_partitions import OwnedPartitions
 from pixy.engine.consume.owner_spawner import OwnerSpawner
 from pixy.engine.consume.partition_messages import Ack, PartitionDrained, Ready, Serve, Unserved
 from pixy.engine.consume.rejoining import RejoiningSession, SessionFactory
+from pixy.engine.consume.releases import Releases
 from pixy.engine.consume.subscriptions import (
     PollsDue,
     Recheck,
@@ -74,6 +76,7 @@ class GroupConsumer(Actor):
         lookup: finds a topic's number of partitions.
         journal: notes what happens to each message; None for no journal.
         counters: of the group; they outlive this actor.
+        paused: whether an operator has paused one of the group's partitions.
     """
 
     supervision = Supervision()
@@ -87,8 +90,10 @@ class GroupConsumer(Actor):
         lookup: TopicLookup,
         journal: Journal | None = None,
         counters: GroupCounters | None = None,
+        paused: Callable[[TopicPartition], bool] = lambda _partition: False,
     ) -> None:
         super().__init__()
+        self._paused = paused
         self._counters = counters or GroupCounters()
         self._group = group
         self._journal = journal
@@ -101,8 +106,7 @@ class GroupConsumer(Actor):
         self._spawner: OwnerSpawner
         self._subscriptions: Subscriptions
         self._partitions: OwnedPartitions
-        self._revoking: Revoked | None = None
-        self._unreleased: set[TopicPartition] = set()  # those of _revoking that were not assigned again
+        self._releases: Releases
         self._leaving = False
         self._closings = 0
         """Calls of the session's ``close`` that have not returned: one more may come, with further positions."""
@@ -134,8 +138,13 @@ class GroupConsumer(Actor):
             self._counters,
         )
         self._partitions = OwnedPartitions(
-            self._spawner.spawn, self._subscriptions.withdraw, self._committer, self._all_drained
+            self._spawner.spawn,
+            self._subscriptions.withdraw,
+            self._committer,
+            self._all_drained,
+            self._paused,
         )
+        self._releases = Releases(self._session, self._partitions, lambda: self.cancel_timer("release"))
         self._cluster.notify(GroupStarted(self._group), urgent=True)
         self.set_timer("unused", self._conf.subscription_timeout, Unused())
         try:
@@ -233,6 +242,10 @@ class GroupConsumer(Actor):
     def _view_message(self, query: ViewMessage) -> None:
         self._forward(query, query)
 
+    @handles(PausesChanged)
+    def _pauses_changed(self, _message: PausesChanged) -> tuple[TopicPartition, ...]:
+        return self._partitions.pause_or_resume()
+
     def _forward(self, query: ViewPartition | ViewMessage, message: ViewOffers | ViewMessage) -> None:
         """Let the owner of a partition reply."""
         reply = self.take_reply()
@@ -292,7 +305,7 @@ class GroupConsumer(Actor):
     @handles(Assigned)
     def _assigned(self, event: Assigned) -> None:
         # In ZooKeeper some partitions come while the hand-over of others is under way.
-        self._give_up_release((start.topic, start.partition) for start in event.partitions)
+        self._releases.give_up((start.topic, start.partition) for start in event.partitions)
         for start in event.partitions:
             self._partitions.add(Assignment(start, self._now()))
             logger.info("%s: got %s/%d at %d", self.path, start.topic, start.partition, start.position)
@@ -304,59 +317,34 @@ class GroupConsumer(Actor):
     def _revoked(self, event: Revoked) -> None:
         self._counters.revoked += len(event.partitions)
         self._counters.rebalances.append(self._now())
-        self._give_up_release(self._unreleased)
-        self._revoking, self._unreleased = event, set(event.partitions)
+        self._releases.begin(event)
         self._drain(event.partitions, self._conf.drain_timeout, "release")
-
-    def _give_up_release(self, partitions: Iterable[TopicPartition]) -> None:
-        """Drop those that still drain: the session is past its wait for their release, without a commit."""
-        given_up = self._unreleased.intersection(partitions)
-        self._unreleased -= given_up
-        if not self._unreleased:
-            self._revoking = None
-        if given_up:
-            self._partitions.lose(tuple(given_up))
 
     def _drain(self, partitions: tuple[TopicPartition, ...], timeout: float, why: str = "drain") -> None:
         self.set_timer(why, timeout + _DRAIN_GRACE, DrainOverdue(partitions))
         self._partitions.drain(partitions, timeout)
-        self._release_drained()
-
-    def _release_drained(self) -> None:
-        """Release the revoked partitions once all of them have drained, whatever else drains because the group leaves."""
-        if self._revoking is None:
-            return
-        commits = self._partitions.take_drained(self._unreleased)
-        if commits is not None:
-            revoked, self._revoking = self._revoking, None
-            self._unreleased.clear()
-            self.cancel_timer("release")
-            self._session.release(revoked, commits)
+        self._releases.release_drained()
 
     @handles(DrainOverdue)
     def _drain_overdue(self, message: DrainOverdue) -> None:
         self._partitions.end_drains(message.partitions)
-        self._release_drained()
+        self._releases.release_drained()
 
     @handles(Lost)
     def _lost(self, event: Lost) -> None:
         logger.warning("%s: lost %s", self.path, list(event.partitions))
         self._counters.lost += len(event.partitions)
         self._partitions.lose(event.partitions)
-        self._release_drained()
+        self._releases.release_drained()
 
     @handles(PartitionDrained)
     def _partition_drained(self, message: PartitionDrained) -> None:
         self._partitions.owner_drained(message)
-        self._release_drained()
+        self._releases.release_drained()
 
     def _all_drained(self, commits: list[Commit]) -> None:
         self.cancel_timer("drain")
-        self.cancel_timer("release")
-        revoked, self._revoking = self._revoking, None
-        self._unreleased.clear()
-        if revoked is not None:
-            self._session.release(revoked, commits)
+        self._releases.release(commits)
         if self._leaving or self._subscriptions.failure is not None:
             self._closings += 1
             closing = self._session.close(commits, _LEAVE_TIMEOUT)
@@ -375,8 +363,7 @@ class GroupConsumer(Actor):
         logger.error("%s: cannot consume: %s", self.path, event.error)
         self._counters.session_failures += 1
         self._subscriptions.failure = event.error
-        self._revoking = None  # nobody waits for the release any more
-        self._unreleased.clear()
+        self._releases.forget()
         self._drain(tuple(self._partitions), 0.0)
 
     @handles(Rejoin)

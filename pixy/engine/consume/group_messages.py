@@ -44,6 +44,15 @@ class Owned(Request[dict[str, list[int]]]):
 
 
 @dataclass(frozen=True, slots=True)
+class PausesChanged(Request[tuple[TopicPartition, ...]]):
+    """An operator has paused or resumed something: do what the pauses say now. The reply is the paused partitions of this member.
+
+    Requests that were handed to owners before may still be served; whoever asks these owners anything next, hears from them
+    after that.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class Leave(Request[None]):
     """Drain, commit, leave the group; the reply comes when that is done."""
 

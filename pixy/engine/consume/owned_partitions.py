@@ -46,6 +46,7 @@ class OwnedPartitions:
         withdraw: called with a partition that must not be given any more requests.
         committer: forgets the positions of released partitions.
         on_drained: called with the last positions when no drain is under way any more.
+        covered: whether an operator has paused a partition.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class OwnedPartitions:
         withdraw: Callable[[TopicPartition], None],
         committer: ActorRef[OffsetCommitter],
         on_drained: Callable[[list[Commit]], None],
+        covered: Callable[[TopicPartition], bool] = lambda _partition: False,
     ) -> None:
         self._spawn = spawn
         self._withdraw = withdraw
@@ -63,6 +65,8 @@ class OwnedPartitions:
         self._released: set[TopicPartition] = set()
         self._draining: dict[TopicPartition, float] = {}  # with the seconds that the owner waits for acks
         self._drained: dict[TopicPartition, Position | None] = {}
+        self._covered = covered
+        self._paused: set[TopicPartition] = set()  # those whose owners get no requests
 
     def __iter__(self) -> Iterator[TopicPartition]:
         return iter(self._owners)
@@ -107,15 +111,15 @@ class OwnedPartitions:
         return None if owner is None else owner.ref
 
     def serves(self, partition: TopicPartition, epoch: int) -> bool:
-        """Return whether the partition is still assigned under this epoch, and not draining.
+        """Return whether the partition is still assigned under this epoch, and neither drains nor is paused.
 
         Args:
             partition: one that this member may have lost since.
             epoch: of the assignment under which its owner has reported.
         """
         owner = self._owners.get(partition)
-        drains = partition in self._draining or partition in self._drained
-        return owner is not None and not drains and owner.assignment.epoch == epoch
+        rests = partition in self._draining or partition in self._drained or partition in self._paused
+        return owner is not None and not rests and owner.assignment.epoch == epoch
 
     def was_released(self, partition: TopicPartition) -> bool:
         """Return whether this member had the partition and has released it since, by revocation or loss."""
@@ -139,6 +143,21 @@ class OwnedPartitions:
             owner.ref.tell(Announce(), urgent=True)
         return bool(owners)
 
+    def pause_or_resume(self) -> tuple[TopicPartition, ...]:
+        """Do what the operators' pauses say now; return the paused partitions, sorted.
+
+        Owners whose pause ends announce all their messages again: what they have announced meanwhile was ignored.
+        """
+        for partition, owner in self._owners.items():
+            covered = self._covered(partition)
+            if covered and partition not in self._paused:
+                self._paused.add(partition)
+                self._withdraw(partition)
+            elif not covered and partition in self._paused:
+                self._paused.discard(partition)
+                owner.ref.tell(Announce(), urgent=True)
+        return tuple(sorted(self._paused))
+
     # -- from the assignment to the release -------------------------------------------------------
 
     def add(self, assignment: Assignment) -> None:
@@ -146,6 +165,8 @@ class OwnedPartitions:
         if assignment.partition in self._owners:
             self.lose((assignment.partition,))
         self._released.discard(assignment.partition)
+        if self._covered(assignment.partition):
+            self._paused.add(assignment.partition)
         self._committer.tell(
             Track(assignment.partition, assignment.epoch, _committed(assignment)), urgent=True
         )
@@ -236,6 +257,7 @@ class OwnedPartitions:
         self._committer.tell(Forget(partitions), urgent=True)
         for partition in partitions:
             self._withdraw(partition)
+            self._paused.discard(partition)
             owner = self._owners.pop(partition, None)
             if owner is not None:
                 self._released.add(partition)

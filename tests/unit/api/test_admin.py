@@ -8,7 +8,7 @@ import dataclasses
 import json
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,11 @@ class Admin:
         async with self.http.request(method, url, headers=named) as answer:
             return answer.status, await answer.text()
 
+    def forget(self) -> None:
+        """Have the next look at the engine make a new snapshot."""
+        server: Any = self.engine.system.lookup("/service/admin")
+        server._cell.actor._observed._made_at = float("-inf")
+
     async def get(self, path: str) -> Any:
         status, text = await self.call(path)
         assert status == 200, text
@@ -56,13 +61,18 @@ class Admin:
 
 
 @contextlib.asynccontextmanager
-async def serving(keys: Path | None = None, initial_offset: str = "newest") -> AsyncIterator[Admin]:
+async def serving(
+    keys: Path | None = None,
+    initial_offset: str = "newest",
+    change: Callable[[App], None] = lambda _config: None,
+) -> AsyncIterator[Admin]:
     sandbox = Sandbox()
     config = App(grpc_addr="", tcp_addr="127.0.0.1:0", admin_addr="127.0.0.1:0")
     config.proxies = {"main": Proxy(kafka=Kafka(seed_peers=sandbox.seed_peers))}
     config.proxies["main"].consumer.initial_offset = initial_offset
     if keys is not None:
         config.auth.enabled, config.auth.keys_file = True, str(keys)
+    change(config)
     engine = Engine(config)
     await engine.start(listeners(engine, config))
     try:

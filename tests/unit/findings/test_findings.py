@@ -15,6 +15,7 @@ from pixy.findings.snapshot import (
     Group,
     Mailbox,
     Partition,
+    Paused,
     Refused,
     Topic,
     Unacked,
@@ -37,6 +38,14 @@ def cluster(**fields: object) -> Snapshot:
 
 
 TROUBLE = {
+    "a group that an operator has paused": (
+        "paused",
+        group(paused=(Paused("", -1, "key:ops", 60.0),)),
+    ),
+    "a partition that an operator has paused": (
+        "paused",
+        group(OWN, paused=(Paused("orders", 3, "key:ops", 60.0),)),
+    ),
     "a client that holds messages for long": (
         "never-acked",
         group(replace(OWN, oldest=HELD, most_tried=HELD)),

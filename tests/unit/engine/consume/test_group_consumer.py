@@ -20,9 +20,10 @@ from pixy.engine.consume.group_messages import (
     GroupStarted,
     Leave,
     Owned,
+    PausesChanged,
 )
 from pixy.engine.consume.long_polls import Delivery, Poll
-from pixy.engine.consume.partition_messages import DrainPartition, Serve, Unserved
+from pixy.engine.consume.partition_messages import DrainPartition, Records, Serve, Unserved
 from pixy.engine.consume.subscriptions import SubscriptionDue
 from pixy.errors import KafkaError, LongPollTimeout, PartitionLost, TooManyRequests, Unavailable
 from pixy.kafka.consumer import Commit
@@ -100,6 +101,7 @@ class Stage:
         self.sessions: list[Session] = []
         self.refuse_sessions = refused
         self.cluster: Probe = sim.probe("cluster")
+        self.paused: set[TopicPartition] = set()
         proxy = Proxy()
         for name, value in consumer.items():
             setattr(proxy.consumer, name, value)
@@ -110,6 +112,7 @@ class Stage:
             self.cluster.ref,
             self._open,
             self._look_up,
+            paused=self.paused.__contains__,
             name="g",
             supervision=Supervision(backoff=Backoff(first=0.01), intensity=Intensity(1000, 3600)),
         )
@@ -177,6 +180,49 @@ def test_a_group_whose_session_fails_commits_and_joins_again_for_ever() -> None:
         stage.session.assign(0, 1, position=1)
         assert (await stage.consume()).offset == 1
         assert not stage.left()
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("crash", [False, True], ids=["", "its owner fails meanwhile"])
+def test_a_paused_partition_offers_nothing_takes_acks_and_goes_on_in_order(crash: bool) -> None:
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, long_polling_timeout=3.0, ack_timeout=600.0)
+        await stage.joined(0, 1)
+        held = {each.partition: each for each in [await stage.consume(), await stage.consume()]}
+        stage.paused.add((TOPIC, 0))
+        assert await stage.ref.ask(PausesChanged(), block=False) == ((TOPIC, 0),)
+        assert [(await stage.consume()).partition for _ in range(4)] == [1] * 4
+        if crash:
+            sim.inject(Crash(path=f"/g/{TOPIC}.0", message=Records, times=1))
+            stage.session.fetched(0, stage.epochs, 10)
+            await stage.until(lambda: stage.session.seeks)
+            assert stage.session.seeks[-1][:2] == ((TOPIC, 0), 1)
+            stage.session.fetched(0, stage.epochs, 1)
+        await stage.ack(held[0])
+        await stage.until(lambda: offsets(stage.session.committed).get(0) == 2)
+        stage.session.post(Lost(((TOPIC, 1),)))
+        with pytest.raises(LongPollTimeout):
+            await stage.consume()
+        stage.paused.clear()
+        assert await stage.ref.ask(PausesChanged(), block=False) == ()
+        assert [(await stage.consume()).offset for _ in range(8)] == list(range(2, 10))
+
+    run(scenario)
+
+
+def test_a_partition_that_comes_while_its_group_is_paused_waits_for_the_resume() -> None:
+    async def scenario(sim: Sim) -> None:
+        stage = Stage(sim, long_polling_timeout=3.0)
+        stage.paused.add((TOPIC, 0))
+        with pytest.raises(LongPollTimeout):
+            await stage.joined(0)
+        waiting = asyncio.create_task(stage.consume())
+        await sim.sleep(1)
+        assert not waiting.done()
+        stage.paused.clear()
+        await stage.ref.ask(PausesChanged(), block=False)
+        assert (await waiting).offset == 0
 
     run(scenario)
 

@@ -1,0 +1,110 @@
+"""Actions of operators on the admin listener: off by default, with rights, confirmation and audit."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pixy.api.admin.merging import merge_actions
+from pixy.auth.keys import make_key
+from pixy.auth.rules import Rules
+from pixy.config import App
+from pixy.config.security import Rule
+from tests.unit.api.test_admin import serving
+
+PAUSE = "/actions/pause?group=billing&confirm=billing"
+
+
+def on(config: App) -> None:
+    config.admin_actions = True
+
+
+async def test_actions_are_off_by_default_and_need_the_name_again() -> None:
+    async with serving() as admin:
+        status, text = await admin.call(PAUSE, "POST")
+        assert status == 403 and "admin_actions" in text
+        assert await admin.get("/actions?group=billing") == {
+            "enabled": False, "allowed": False, "actions": ["pause", "resume"],
+        }  # fmt: skip
+        admin.engine.config.admin_actions = True
+        for wrong, why in (
+            ("group=billing", "confirm must repeat"),
+            ("group=billing&confirm=Billing", "confirm must repeat"),
+            ("confirm=", "group is missing"),
+            ("group=%20&confirm=%20", "white space"),
+            ("group=g&confirm=g&cluster=none", "none"),
+            ("group=g&confirm=g&topic=t", "go together"),
+            ("group=g&confirm=g&topic=t&partition=x", "partition must be a number"),
+            ("group=g&confirm=g&topic=a/b&partition=0", "bad topic"),
+            (f"group={'g' * 40_000}&confirm=g", ""),
+        ):
+            status, text = await admin.call(f"/actions/pause?{wrong}", "POST")
+            assert status == 400 and why in text, (wrong, text)
+        assert (await admin.call(PAUSE, "GET"))[0] == 405
+        assert (await admin.call(PAUSE, "POST", Origin="http://elsewhere"))[0] == 403
+        assert (await admin.get("/findings"))["findings"] == []
+
+
+async def test_a_pause_is_found_until_it_is_resumed_also_of_a_group_that_nobody_consumes() -> None:
+    async with serving(change=on) as admin:
+        one = PAUSE + "&topic=orders&partition=3"
+        for path in (one, PAUSE):
+            status, text = await admin.call(path, "POST")
+            assert status == 200 and json.loads(text)["changed"]
+        assert not json.loads((await admin.call(PAUSE, "POST"))[1])["changed"]
+        found = (await admin.get("/findings"))["findings"]
+        assert [each["rule"] for each in found] == ["paused"] * 2
+        assert [each["where"].get("partition") for each in found] == [3, None]
+        status, text = await admin.call(one.replace("pause", "resume"), "POST")
+        assert status == 409 and "whole group" in text
+        status, text = await admin.call(PAUSE.replace("pause", "resume"), "POST")
+        assert status == 200 and json.loads(text)["changed"]
+        admin.forget()
+        assert (await admin.get("/findings"))["findings"] == []
+
+
+async def test_an_action_needs_admin_on_its_group_and_leaves_a_record(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    key, stored = make_key("ops")
+    (tmp_path / "keys").write_text(stored.line())
+
+    def audited(config: App) -> None:
+        config.admin_actions = True
+        config.audit.path, config.audit.verbs = str(tmp_path / "audit"), ["consume"]
+
+    async with serving(tmp_path / "keys", change=audited) as admin:
+        guard = admin.engine.guard
+        assert guard is not None
+        guard.rules = Rules([Rule(["key:ops"], ["admin"], topics=["orders"], groups=["billing"])], {})
+        other = PAUSE.replace("billing", "other")
+        assert (await admin.call(PAUSE, "POST"))[0] == 401
+        assert (await admin.call(other, "POST", X_API_Key=key))[0] == 403
+        assert (await admin.call(PAUSE + "&topic=x&partition=0", "POST", X_API_Key=key))[0] == 403
+        assert (await admin.call(PAUSE + "x", "POST", X_API_Key=key))[0] == 400
+        assert (await admin.call(PAUSE, "POST", X_API_Key=key))[0] == 200
+        for group, allowed in (("billing", True), ("other", False)):
+            _, text = await admin.call(f"/actions?group={group}", X_API_Key=key)
+            assert json.loads(text)["allowed"] is allowed
+        (pause,) = admin.engine.counters["main"].pauses
+        assert pause.by == "key:ops"
+    records = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
+    assert [(each["action"], each["result"], each["group"]) for each in records if "action" in each] == [
+        ("pause", "Forbidden", "other"),
+        ("pause", "Forbidden", "billing"),
+        ("pause", "InvalidParameter", "billing"),
+        ("pause", "ok", "billing"),
+    ]
+    assert "admin action by key:ops: pause of group billing: done" in caplog.text
+
+
+def test_an_action_has_failed_if_it_has_failed_in_one_worker() -> None:
+    assert merge_actions({1: (200, {"a": 1}), 2: (200, {"a": 2})}) == (
+        200,
+        {"workers": {"1": {"a": 1}, "2": {"a": 2}}},
+    )
+    status, document = merge_actions({1: (200, {}), 2: (503, {"error": "late"})})
+    assert (status, document["error"]) == (503, "late")
+    assert merge_actions({})[0] == 503
