@@ -32,8 +32,10 @@ from pixy.engine.cluster_messages import (
     GetInstances,
     GetProducer,
     GroupRefs,
+    HoldGroup,
     IsIdle,
     KnownGroups,
+    LetGroupGo,
     OwnGroups,
     Reach,
     ViewCluster,
@@ -331,6 +333,14 @@ class Cluster(Actor):
     @handles(GroupRefs)
     def _group_refs(self, _query: GroupRefs) -> dict[str, ActorRef[GroupConsumer]]:
         return self._groups.refs()
+
+    @handles(HoldGroup)
+    def _hold_group(self, request: HoldGroup) -> bool:
+        return self._groups.hold(request.group)
+
+    @handles(LetGroupGo)
+    def _let_group_go(self, message: LetGroupGo) -> None:
+        self._groups.let_go(message.group)
 
     @handles(ViewCluster)
     def _view(self, _query: ViewCluster) -> ClusterView:

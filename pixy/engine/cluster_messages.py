@@ -75,6 +75,23 @@ class GroupRefs(Request[dict[str, ActorRef[GroupConsumer]]]):
 
 
 @dataclass(frozen=True, slots=True)
+class HoldGroup(Request[bool]):
+    """Let requests for a group wait from now on, so that it does not start again once it has left.
+
+    The reply is False if they wait already, for somebody else.
+    """
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
+class LetGroupGo:
+    """Serve the requests that wait since :class:`HoldGroup`."""
+
+    group: str
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterView:
     """What a cluster says about itself when somebody looks.
 

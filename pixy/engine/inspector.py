@@ -85,18 +85,21 @@ class Inspector:
         Raises:
             Unavailable: an actor does not answer.
         """
-        actors = [self._cluster(cluster), *self._identities(cluster)]
-        found = [await self.ask(each, GroupRefs()) for each in actors]
+        found = [await self.ask(each, GroupRefs()) for each in self.actors(cluster)]
         return [refs[group] for refs in found if group in refs]
 
-    async def ask(self, ref: ActorRef[Any], request: Request[T]) -> T:
+    def actors(self, cluster: str) -> list[ActorRef[Cluster]]:
+        """Return a cluster's actor, and those of its Kafka identities."""
+        return [self._cluster(cluster), *self._identities(cluster)]
+
+    async def ask(self, ref: ActorRef[Any], request: Request[T], patience: float = PATIENCE) -> T:
         """Ask any actor something.
 
         Raises:
             Unavailable: it does not answer.
             PixyError: its answer.
         """
-        return await _answer(ref.ask(request, block=False, urgent=True))
+        return await _answer(ref.ask(request, block=False, urgent=True), patience)
 
     async def views(self, refs: Mapping[str, GroupRef]) -> dict[str, GroupView]:
         """Describe groups, by name; those that do not answer are missing."""

@@ -6,48 +6,71 @@ Each action says what it has done as a document for JSON. It holds for this proc
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from pixy.engine.consume.group_messages import PausesChanged
+from actors import ActorRef
+from pixy.engine.client import ClusterClient
+from pixy.engine.cluster import Cluster
+from pixy.engine.cluster_messages import HoldGroup, LetGroupGo
+from pixy.engine.consume.group_messages import Leave, PausesChanged
+from pixy.engine.consume.partition_messages import TakeBack
 from pixy.engine.counters import ClusterCounters
-from pixy.engine.inspector import Inspector
+from pixy.engine.inspector import GroupRef, Inspector
 from pixy.engine.pauses import Pause, Pauses
 from pixy.engine.topic_names import check_topic
-from pixy.errors import IllegalState, UnknownCluster
+from pixy.errors import IllegalState, NotConsumed, UnknownCluster
 from pixy.kafka.settings import group_id
 from pixy.wire.types import TopicPartition
+
+_LEAVING: Final = 15.0
+"""Seconds beyond ``drain_timeout`` for the last commit and the departure of a member."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A group, or one of its partitions.
+    """A group, one of its topics, or one of its partitions.
 
     Attributes:
         cluster: the configured name.
         group: the group's name.
-        partition: None: the whole group.
+        topic: empty: the whole group.
+        partition: None: the whole group or topic.
     """
 
     cluster: str
     group: str
-    partition: TopicPartition | None = None
+    topic: str = ""
+    partition: int | None = None
+
+    @property
+    def at(self) -> TopicPartition | None:
+        """The partition, if it is one."""
+        return None if self.partition is None else (self.topic, self.partition)
 
     def document(self) -> dict[str, Any]:
         """Return it as JSON has it."""
         shown: dict[str, Any] = {"cluster": self.cluster, "group": self.group}
+        if self.topic:
+            shown["topic"] = self.topic
         if self.partition is not None:
-            shown |= {"topic": self.partition[0], "partition": self.partition[1]}
+            shown["partition"] = self.partition
         return shown
+
+    def __str__(self) -> str:
+        part = "" if self.partition is None else f"/{self.partition}"
+        return f"group {self.group}" + (f" in {self.topic}{part}" if self.topic else "")
 
 
 class Operator:
-    """The actions.
+    """The actions. All raise InvalidParameter for a cluster that there is not, and names that Kafka cannot have.
 
     Args:
         inspector: finds the actors.
         counters: of the clusters, with what is paused there.
+        clients: of the clusters.
         wall: seconds since 1970.
     """
 
@@ -55,10 +78,12 @@ class Operator:
         self,
         inspector: Inspector,
         counters: Mapping[str, ClusterCounters],
+        clients: Mapping[str, ClusterClient],
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._inspector = inspector
         self._counters = counters
+        self._clients = clients
         self._wall = wall
 
     async def pause(self, place: Place, by: str) -> dict[str, Any]:
@@ -71,12 +96,11 @@ class Operator:
             by: who wants it.
 
         Raises:
-            InvalidParameter: there is no such cluster, or there can be no such group or topic.
             TooManyRequests: there are too many pauses.
             Unavailable: the group does not answer; the pause stands.
         """
         pauses = self._pauses(place)
-        changed = pauses.add(Pause(place.group, place.partition, by, self._wall()))
+        changed = pauses.add(Pause(place.group, place.at, by, self._wall()))
         return {"action": "pause", **place.document(), "changed": changed, **await self._tell(place)}
 
     async def resume(self, place: Place) -> dict[str, Any]:
@@ -86,25 +110,22 @@ class Operator:
             place: what to resume.
 
         Raises:
-            InvalidParameter: there is no such cluster, or there can be no such group or topic.
             IllegalState: the partition's whole group is paused.
             Unavailable: the group does not answer; it is resumed nevertheless.
         """
         pauses = self._pauses(place)
-        if place.partition is not None and pauses.whole(place.group):
+        if place.at is not None and pauses.whole(place.group):
             raise IllegalState(
                 f"the whole group {place.group} is paused; resume it without topic and partition"
             )
-        changed = pauses.remove(place.group, place.partition) > 0
+        changed = pauses.remove(place.group, place.at) > 0
         return {"action": "resume", **place.document(), "changed": changed, **await self._tell(place)}
 
     def _pauses(self, place: Place) -> Pauses:
+        _check(place)
         counters = self._counters.get(place.cluster)
         if counters is None:
             raise UnknownCluster(place.cluster)
-        group_id(place.group)
-        if place.partition is not None:
-            check_topic(place.partition[0])
         return counters.pauses
 
     async def _tell(self, place: Place) -> dict[str, Any]:
@@ -119,6 +140,108 @@ class Operator:
             paused += [f"{topic}/{number}" for topic, number in partitions]
             unacked += sum(each.total for each in found.values())
         return {"consumed_here": bool(refs), "paused": paused, "unacked": unacked}
+
+    async def give_back(self, place: Place, offset: int) -> dict[str, Any]:
+        """Take a message from the client that has it: the next request gets it. An ack of that client still counts.
+
+        Args:
+            place: the partition.
+            offset: of the message.
+
+        Raises:
+            NotConsumed: the partition is not assigned to this daemon.
+            IllegalState: no client has the message.
+            Unavailable: the group does not answer.
+        """
+        assert place.partition is not None
+        error: NotConsumed | None = None
+        for ref in await self._members(place):
+            try:
+                attempts = await self._inspector.ask(ref, TakeBack(place.topic, place.partition, offset))
+            except NotConsumed as problem:
+                error = problem
+                continue
+            return {"action": "give-back", **place.document(), "offset": offset, "attempts": attempts}
+        raise error or NotConsumed(place.group, place.topic, place.partition)
+
+    async def drain(self, place: Place) -> dict[str, Any]:
+        """Have this daemon's member of a group leave: acks that come in time are committed, and other members get its partitions.
+
+        The next request for the group has it join again.
+
+        Args:
+            place: the group.
+
+        Raises:
+            IllegalState: this daemon does not consume for it.
+            Unavailable: the group takes too long; it goes on leaving.
+        """
+        members = await self._leave(place)
+        if not members:
+            raise IllegalState(f"this daemon does not consume for group {place.group}")
+        return {"action": "drain", **place.document(), "members": members}
+
+    async def reset(self, place: Place, time_ms: int) -> dict[str, Any]:
+        """Set the offsets of a group in all partitions of a topic by a time. This daemon's member leaves for that, and its requests wait.
+
+        Args:
+            place: the group and the topic.
+            time_ms: milliseconds since 1970: the first message that is not older comes next, or the end; -1: the end; -2: the beginning.
+
+        Raises:
+            UnknownTopic: there is no such topic.
+            GroupActive: the group has other members.
+            IllegalState: another reset of the group is under way.
+            Unavailable: the member takes too long to leave; it goes on leaving.
+        """
+        _check(place)
+        client = self._client(place)
+        found = await client.admin.find_offsets(place.topic, time_ms)
+        offsets = tuple((partition, offset, "") for partition, offset in sorted(found.offsets.items()))
+        async with self._held(place):
+            await self._leave(place)
+            await client.set_offsets(place.topic, place.group, offsets)
+        shown = {str(partition): offset for partition, offset, _ in offsets}
+        return {"action": "reset", **place.document(), "time": time_ms, "offsets": shown}
+
+    @asynccontextmanager
+    async def _held(self, place: Place) -> AsyncIterator[None]:
+        """Let the group's requests wait for an ``async with`` block, so that it stays away once it has left."""
+        held: list[ActorRef[Cluster]] = []
+        try:
+            for cluster in self._inspector.actors(place.cluster):
+                held.append(cluster)
+                if not await self._inspector.ask(cluster, HoldGroup(place.group)):
+                    held.pop()
+                    raise IllegalState(f"the offsets of group {place.group} are being reset already")
+            yield
+        finally:
+            for cluster in held:
+                cluster.notify(LetGroupGo(place.group), urgent=True)
+
+    async def _leave(self, place: Place) -> int:
+        """Have the group's members here leave; return how many there were."""
+        refs = await self._members(place)
+        patience = self._client(place).proxy.consumer.drain_timeout + _LEAVING
+        for ref in refs:
+            await self._inspector.ask(ref, Leave(stopping=False), patience)
+        return len(refs)
+
+    async def _members(self, place: Place) -> list[GroupRef]:
+        _check(place)
+        return await self._inspector.group_refs(place.cluster, place.group)
+
+    def _client(self, place: Place) -> ClusterClient:
+        client = self._clients.get(place.cluster)
+        if client is None:
+            raise UnknownCluster(place.cluster)
+        return client
+
+
+def _check(place: Place) -> None:
+    group_id(place.group)
+    if place.topic:
+        check_topic(place.topic)
 
 
 __all__ = ["Operator", "Place"]

@@ -38,6 +38,9 @@ async def test_a_message_is_traced_from_what_is_out_and_by_its_key(page: Any) ->
         assert "offered" in await happened.inner_text() and "client 127.0.0.1" in await happened.inner_text()
         groups = page.get_by_role("table", name="Groups")
         assert "held" in await groups.inner_text()
+        bars = page.get_by_role("list", name="Waterfall")
+        assert "waits for a request" in await bars.inner_text()
+        assert "client 127.0.0.1, attempt 1: has it now" in await bars.inner_text()
         unknown = page.get_by_role("table", name="Not known")
         assert "the journal is off (proxies.default.journal.topic)" in await unknown.inner_text()
 

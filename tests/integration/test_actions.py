@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import grpc
@@ -57,3 +58,34 @@ async def test_a_paused_group_offers_nothing_commits_what_is_acknowledged_and_go
         assert (await operator.act("resume"))["paused"] == []
         values = [(await daemon.consume(name, name, auto_ack=True)).message for _ in range(5)]
         assert values == [b"1", b"2", b"3", b"4", b"5"]
+
+
+async def test_a_message_is_given_back_a_member_drains_and_offsets_are_reset_while_clients_ask(
+    kafka: Cluster, name: str
+) -> None:
+    kafka.create_topic(name)
+    config = make_config(kafka.bootstrap(), long_polling_timeout=10.0, ack_timeout=600.0, drain_timeout=0.2)
+    config.admin_addr, config.admin_actions = "127.0.0.1:0", True
+    async with serving(config) as daemon:
+        operator = Operator(daemon, name)
+        for number in range(3):
+            await daemon.produce(name, b"%d" % number, b"k")
+        held = await daemon.consume(name, name, no_ack=True)
+        place = {"topic": name, "partition": "0", "offset": "0"}
+        assert (await operator.act("give-back", **place))["attempts"] == 1
+        again = await daemon.consume(name, name, no_ack=True)
+        assert (again.message, again.offset) == (b"0", held.offset), "it comes before those that were never offered"
+        await daemon.ack(name, name, held)  # the client from which it was taken: late, and it counts
+        await daemon.ack(name, name, again)
+        assert (await daemon.consume(name, name, auto_ack=True)).message == b"1"
+
+        waiting = asyncio.create_task(daemon.consume(name, name, auto_ack=True))
+        assert (await waiting).message == b"2"
+        waiting = asyncio.create_task(daemon.consume(name, name, auto_ack=True))
+        await daemon.polls_wait(name, name, 1)
+        assert (await operator.act("drain"))["members"] == 1
+        assert (await daemon.offsets(name, name))[0].offset == 3, "what was acknowledged is committed"
+        await daemon.polls_wait(name, name, 1)  # it joins again for the request that waits
+        done = await operator.act("reset", topic=name, time="beginning")
+        assert done["offsets"] == {"0": 0}
+        assert (await waiting).message == b"0"

@@ -35,7 +35,7 @@ COSTLY: Final = ("/debug/heap", "/debug/profile")
 READING: Final = frozenset({"/mcp"})
 """Paths of which a POST only reads."""
 
-ACTIONS: Final = ("pause", "resume")
+ACTIONS: Final = ("pause", "resume", "give-back", "drain", "reset")
 """What an operator may do, each at a path of its own below ``/actions``."""
 
 OWN_RIGHTS: Final = frozenset({"/trace", "/actions", *(f"/actions/{name}" for name in ACTIONS)})

@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
 from pixy.api.admin.access import ACTIONS, error
-from pixy.api.admin.queries import Wrong, number, text
+from pixy.api.admin.queries import Wrong, number, offset, text
 from pixy.api.edge.callers import address_share
 from pixy.api.rest.responses import status_of
 from pixy.auth.rules import Access
@@ -26,7 +26,11 @@ from pixy.escaping import escaped
 
 logger = logging.getLogger("pixy.api")
 
-Action = Callable[[web.Request, str], Awaitable[dict[str, Any]]]
+_LATEST: Final = 253_402_300_799_999
+"""The last millisecond of the year 9999."""
+_TIMES: Final = {"end": -1, "beginning": -2}
+
+Action = Callable[[web.Request, Place, str], Awaitable[dict[str, Any]]]
 
 
 class Actions:
@@ -45,21 +49,27 @@ class Actions:
 
     def routes(self) -> list[web.RouteDef]:
         """List the routes."""
-        return [
-            web.get("/actions", self.describe),
-            web.post("/actions/pause", self._action("pause", self._pause)),
-            web.post("/actions/resume", self._action("resume", self._resume)),
-        ]
+        actions: dict[str, Action] = {
+            "pause": self._pause,
+            "resume": self._resume,
+            "give-back": self._give_back,
+            "drain": self._drain,
+            "reset": self._reset,
+        }
+        assert actions.keys() == set(ACTIONS)
+        made = [web.post(f"/actions/{name}", self._action(name, each)) for name, each in actions.items()]
+        return [web.get("/actions", self.describe), *made]
 
     async def describe(self, request: web.Request) -> web.Response:
-        """Say whether there are actions, and whether the caller may use them on ``group`` (of ``cluster``), or on all of them."""
-        guard, enabled = self._guard, self._config.admin_actions
-        allowed = enabled
-        if enabled and guard is not None:
-            place = _place(request, self._config)
-            topic = None if place.partition is None else place.partition[0]
-            allowed = guard.allows(guard.caller(), Access("admin", place.cluster, topic, place.group or None))
-        return web.json_response({"enabled": enabled, "allowed": allowed, "actions": list(ACTIONS)})
+        """Say whether there are actions, and whether the caller may use them on ``group`` (of ``cluster``), or on any of them."""
+        guard, allowed = self._guard, self._config.admin_actions
+        if allowed and guard is not None:
+            place = self._place(request)
+            wanted = Access("admin", place.cluster, place.topic or None, place.group or None)
+            allowed = guard.allows(guard.caller(), wanted)
+        return web.json_response(
+            {"enabled": self._config.admin_actions, "allowed": allowed, "actions": list(ACTIONS)}
+        )
 
     def _action(self, name: str, action: Action) -> Callable[[web.Request], Awaitable[web.Response]]:
         """Return a handler that does something to a group, or refuses to."""
@@ -68,11 +78,11 @@ class Actions:
             try:
                 if not self._config.admin_actions:
                     raise Forbidden("actions are off; set admin_actions: true in the daemon's configuration")
-                place = _place(request, self._config)
+                place = self._place(request)
                 by = self._who(request)
                 with self._noted(name, place, by):
                     _check_confirmed(request, place.group)
-                    return web.json_response(await action(request, by))
+                    return web.json_response(await action(request, place, by))
             except IllegalState as problem:
                 return error(409, str(problem))
             except PixyError as problem:
@@ -83,24 +93,28 @@ class Actions:
     @contextmanager
     def _noted(self, name: str, place: Place, by: str) -> Iterator[None]:
         """Permit an action, and leave a line in the log and a record in the audit log."""
-        what = f"{name} of group {place.group}"
-        if place.partition is not None:
-            what += " in {}/{}".format(*place.partition)
         try:
             if self._guard is None:
                 yield
             else:
-                with self._guard.act(self._guard.caller(), self._access(place), name):
+                access = Access("admin", place.cluster, place.topic or None, place.group)
+                with self._guard.act(self._guard.caller(), access, name):
                     yield
         except PixyError as problem:
-            logger.warning("admin action by %s: %s: refused: %s", *map(escaped, (by, what, str(problem))))
+            logger.warning(
+                "admin action by %s: %s of %s: refused: %s", *map(escaped, (by, name, str(place), str(problem)))
+            )
             raise
-        logger.warning("admin action by %s: %s: done", *map(escaped, (by, what)))
+        logger.warning("admin action by %s: %s of %s: done", *map(escaped, (by, name, str(place))))
 
-    @staticmethod
-    def _access(place: Place) -> Access:
-        topic = None if place.partition is None else place.partition[0]
-        return Access("admin", place.cluster, topic, place.group)
+    def _place(self, request: web.Request) -> Place:
+        """Read what an action is done to."""
+        topic = text(request, "topic")
+        partition = number(request, "partition", 0, 0, 2**31 - 1) if "partition" in request.query else None
+        if partition is not None and not topic:
+            raise Wrong("partition needs topic")
+        cluster = self._config.cluster_name(text(request, "cluster"))
+        return Place(cluster, text(request, "group"), topic, partition)
 
     def _who(self, request: web.Request) -> str:
         if self._guard is not None:
@@ -109,20 +123,38 @@ class Actions:
 
     # -- the actions ----------------------------------------------------------------------------------
 
-    async def _pause(self, request: web.Request, by: str) -> dict[str, Any]:
-        return await self._operator.pause(_place(request, self._config), by)
+    async def _pause(self, _request: web.Request, place: Place, by: str) -> dict[str, Any]:
+        _check_parts(place, (False, False), (True, True))
+        return await self._operator.pause(place, by)
 
-    async def _resume(self, request: web.Request, _by: str) -> dict[str, Any]:
-        return await self._operator.resume(_place(request, self._config))
+    async def _resume(self, _request: web.Request, place: Place, _by: str) -> dict[str, Any]:
+        _check_parts(place, (False, False), (True, True))
+        return await self._operator.resume(place)
+
+    async def _give_back(self, request: web.Request, place: Place, _by: str) -> dict[str, Any]:
+        _check_parts(place, (True, True))
+        return await self._operator.give_back(place, offset(request))
+
+    async def _drain(self, _request: web.Request, place: Place, _by: str) -> dict[str, Any]:
+        _check_parts(place, (False, False))
+        return await self._operator.drain(place)
+
+    async def _reset(self, request: web.Request, place: Place, _by: str) -> dict[str, Any]:
+        _check_parts(place, (True, False))
+        named = text(request, "time")
+        if named in _TIMES:
+            return await self._operator.reset(place, _TIMES[named])
+        if not named.isascii() or not named.isdecimal() or len(named) > 15 or int(named) > _LATEST:
+            raise Wrong("time must be milliseconds since 1970, beginning or end")
+        return await self._operator.reset(place, int(named))
 
 
-def _place(request: web.Request, config: App) -> Place:
-    """Read what an action is done to: ``group``, and maybe ``cluster``, or ``topic`` and ``partition``."""
-    topic = text(request, "topic")
-    if bool(topic) != ("partition" in request.query):
-        raise Wrong("topic and partition go together")
-    partition = (topic, number(request, "partition", 0, 0, 2**31 - 1)) if topic else None
-    return Place(config.cluster_name(text(request, "cluster")), text(request, "group"), partition)
+def _check_parts(place: Place, *allowed: tuple[bool, bool]) -> None:
+    """Raise Wrong unless a request names topic and partition as its action needs them."""
+    if (bool(place.topic), place.partition is not None) not in allowed:
+        words = {(False, False): "neither", (True, True): "both", (True, False): "only topic"}
+        wanted = " or ".join(words[each] for each in allowed)
+        raise Wrong(f"of topic and partition, this action takes {wanted}")
 
 
 def _check_confirmed(request: web.Request, name: str) -> None:

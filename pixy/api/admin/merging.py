@@ -64,18 +64,22 @@ def merge_findings(documents: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]
     return {"at": max((each["at"] for each in documents.values()), default=0.0), "findings": found}
 
 
-def merge_actions(done: Mapping[int, tuple[int, dict[str, Any]]]) -> tuple[int, dict[str, Any]]:
+def merge_actions(
+    action: str, done: Mapping[int, tuple[int, dict[str, Any]]]
+) -> tuple[int, dict[str, Any]]:
     """Return the status and the document of an action that all workers were to do.
 
     Args:
-        done: status and document of each, by its number. The action has failed if it has failed in one of them.
+        action: its name. A pause has failed if it has failed in one worker; other actions if they have failed in all of them.
+        done: status and document of each, by its number.
     """
-    status, first = max((status, number) for number, (status, _) in done.items()) if done else (503, 0)
-    document: dict[str, Any] = {
-        "workers": {str(number): document for number, (_, document) in sorted(done.items())}
-    }
+    if not done:
+        return 503, {"error": "no worker serves"}
+    every = action in ("pause", "resume")
+    status, number = (max if every else min)((status, number) for number, (status, _) in done.items())
+    document: dict[str, Any] = {"workers": {str(each): done[each][1] for each in sorted(done)}}
     if status >= 400:
-        document["error"] = done[first][1].get("error", "") if done else "no worker serves"
+        document["error"] = done[number][1].get("error", "")
     return status, document
 
 

@@ -53,4 +53,12 @@ def text(request: web.Request, name: str) -> str:
     return found
 
 
-__all__ = ["MOST", "Wrong", "number", "text"]
+def offset(request: web.Request) -> int:
+    """Return the parameter ``offset`` of the query. Raises Wrong."""
+    found = request.query.get("offset", "")
+    if len(found) > 19 or not found.isascii() or not found.isdecimal() or int(found) >= 2**63:
+        raise Wrong("offset must be a number of 0 or more")
+    return int(found)
+
+
+__all__ = ["MOST", "Wrong", "number", "offset", "text"]

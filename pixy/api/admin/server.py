@@ -6,7 +6,7 @@
 ``/findings``             causes of trouble, as JSON
 ``/trace``                the life of one message, as JSON
 ``/mcp``                  the same for assistants: Model Context Protocol (extra ``mcp``)
-``/actions/...``          pause and resume groups (off without ``admin_actions``)
+``/actions/...``          what operators may do: pause a group, for example (off without ``admin_actions``)
 ``/debug/...``            actors, tasks, threads, heap, profile, levels of loggers
 ``/console/``             the page
 ========================  =====================================================================================

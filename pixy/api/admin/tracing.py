@@ -8,7 +8,7 @@ from typing import Final
 from aiohttp import web
 
 from pixy.api.admin.access import error
-from pixy.api.admin.queries import Wrong, number, text
+from pixy.api.admin.queries import Wrong, number, offset, text
 from pixy.api.rest.responses import status_of
 from pixy.config.model import App
 from pixy.engine.life.groups import Message
@@ -45,7 +45,7 @@ class Tracing:
         try:
             if "offset" in request.query:
                 message = Message(
-                    cluster, topic, number(request, "partition", 0, 0, 2**31 - 1), _offset(request)
+                    cluster, topic, number(request, "partition", 0, 0, 2**31 - 1), offset(request)
                 )
                 story = await self._lives.trace(message, text(request, "group"), since)
                 return web.json_response(story.document())
@@ -56,13 +56,6 @@ class Tracing:
             return web.json_response(await self._lives.search(cluster, topic, wanted, partition, since))
         except PixyError as problem:
             return error(status_of(problem), str(problem))
-
-
-def _offset(request: web.Request) -> int:
-    found = request.query["offset"]
-    if len(found) > 19 or not found.isascii() or not found.isdecimal() or int(found) >= 2**63:
-        raise Wrong("offset must be a number of 0 or more")
-    return int(found)
 
 
 def _wanted(request: web.Request) -> Wanted:

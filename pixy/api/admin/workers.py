@@ -216,7 +216,7 @@ class WorkersAdmin:
         asked = [each for each in self._sockets.everybody if not each.retiring]
         answers = await asyncio.gather(*(self._post(each, target, headers) for each in asked))
         done = {each.number: answer for each, answer in zip(asked, answers, strict=True)}
-        status, document = merging.merge_actions(done)
+        status, document = merging.merge_actions(request.match_info["path"], done)
         return web.json_response(document, status=status)
 
     async def _post(

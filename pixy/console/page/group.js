@@ -1,5 +1,5 @@
 // One group: what is wrong with it, what is out (each un-acked message), its topics and partitions.
-import { actions, allowed } from "./actions.js";
+import { allowed, buttons } from "./actions.js";
 import { cards } from "./cards.js";
 
 export default async function group(context) {
@@ -10,10 +10,7 @@ export default async function group(context) {
   const may = await allowed(asked);
   if (left) return;
   const outcome = h("p", { class: "hint", role: "status" }), tools = h("div", { class: "tools", hidden: !may });
-  const act = actions(context, asked, outcome);
-  const pause = (what, query) => act("Pause", "pause", { query, title: `Pause ${what}`, done: `${what} is paused.`,
-    text: "Its messages are offered to nobody until it is resumed. What clients have, they can still acknowledge." });
-  const resume = (what, query) => act("Resume", "resume", { query, title: `Resume ${what}`, done: `${what} is resumed.`, text: "Its messages are offered again." });
+  const { pause, resume, drain, giveBack, reset } = buttons(context, asked, outcome);
   const facts = h("p", { class: "hint" }), box = h("div", { class: "cards" });
   const out_count = h("span", { class: "count" });
   const out = table([
@@ -24,6 +21,7 @@ export default async function group(context) {
     { title: "Held for", class: "num", text: (row) => format.duration(row.held) },
     { title: "Attempts", class: "num", text: (row) => format.count(row.attempts), tone: (row) => (row.attempts > 2 ? "bad" : row.attempts > 1 ? "watch" : "") },
     { title: "Next offer in", class: "num", text: (row) => (row.out ? format.duration(Math.max(0, row.due)) : "next request"), hint: "consumer.ack_timeout after the last offer" },
+    ...(may ? [{ title: "", same: (row) => `${row.topic}/${row.partition}/${row.offset} ${row.out} ${row.client}`, node: (row) => (row.out ? giveBack(row) : null) }] : []),
   ], { label: "Un-acked messages", href: (row) => href("trace", { cluster: asked.cluster, topic: row.topic, partition: row.partition, offset: row.offset }), empty: "Every message that was offered is acknowledged." });
   const topics = table([
     { key: "topic", title: "Topic", class: "path" },
@@ -33,6 +31,7 @@ export default async function group(context) {
     { title: "Last request", class: "num", text: (row) => (row.polls ? "now" : `${format.duration(row.idle)} ago`) },
     { title: "Without owner", class: "num", text: (row) => (row.unowned && row.unowned.length ? row.unowned.join(", ") : "–"), tone: (row) => (row.unowned && row.unowned.length ? "watch" : "") },
     { title: "Without leader", class: "num", text: (row) => (row.leaderless && row.leaderless.length ? row.leaderless.join(", ") : "–"), tone: (row) => (row.leaderless && row.leaderless.length ? "bad" : "") },
+    ...(may ? [{ title: "", same: (row) => row.topic, node: (row) => reset(row.topic) }] : []),
   ], { label: "Topics", empty: "Nobody asks for a topic." });
   const partitions = table([
     { title: "Partition", class: "path", text: (row) => `${row.topic}/${row.partition}`, tone: (row) => (row.full ? "bad" : "") },
@@ -66,7 +65,8 @@ export default async function group(context) {
     const paused = data.paused.some((each) => !each.topic);
     if (paused !== whole) {
       whole = paused;
-      dom.replace(tools, paused ? resume(`group ${asked.group}`, {}) : pause(`group ${asked.group}`, {}));
+      const what = `group ${asked.group}`;
+      dom.replace(tools, paused ? resume(what) : pause(what), drain(what));
     }
     topics.update(data.topics);
     partitions.update(data.partitions.rows);

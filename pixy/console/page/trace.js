@@ -1,4 +1,6 @@
 // The life of one message: what the log, the groups and the journal say, and what nobody knows.
+import { waterfall } from "./waterfall.js";
+
 const TONES = { held: "watch", "waits again": "bad", done: "" };
 const HIDDEN = new Set(["client", "position", "committed", "owned_since", "first_offered", "last_offered", "deadline", "attempts"]);
 
@@ -38,6 +40,7 @@ export default function trace(context) {
       if (batch && batch.producer_id >= 0) fact("Producer", `id ${batch.producer_id}, epoch ${batch.producer_epoch}`);
     }
     dom.replace(box, facts.length ? h("dl", { class: "panel message" }, facts) : null,
+      section("From its write to now", waterfall(context, story)),
       section("What happened", filled([
         { title: "When (UTC)", text: (row) => stamp(row.time) },
         { title: "What", text: (row) => row.event.replaceAll("_", " "), tone: (row) => (row.event === "dropped" ? "bad" : ["returned", "ack_refused"].includes(row.event) ? "watch" : "") },

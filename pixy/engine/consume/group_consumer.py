@@ -26,7 +26,14 @@ from pixy.engine.consume.long_polls import Poll, TopicPolls
 from pixy.engine.consume.offset_committer import OffsetCommitter
 from pixy.engine.consume.owned_partitions import OwnedPartitions
 from pixy.engine.consume.owner_spawner import OwnerSpawner
-from pixy.engine.consume.partition_messages import Ack, PartitionDrained, Ready, Serve, Unserved
+from pixy.engine.consume.partition_messages import (
+    Ack,
+    PartitionDrained,
+    Ready,
+    Serve,
+    TakeBack,
+    Unserved,
+)
 from pixy.engine.consume.rejoining import RejoiningSession, SessionFactory
 from pixy.engine.consume.releases import Releases
 from pixy.engine.consume.subscriptions import (
@@ -246,7 +253,13 @@ class GroupConsumer(Actor):
     def _pauses_changed(self, _message: PausesChanged) -> tuple[TopicPartition, ...]:
         return self._partitions.pause_or_resume()
 
-    def _forward(self, query: ViewPartition | ViewMessage, message: ViewOffers | ViewMessage) -> None:
+    @handles(TakeBack)
+    def _take_back(self, request: TakeBack) -> None:
+        self._forward(request, request)
+
+    def _forward(
+        self, query: ViewPartition | ViewMessage | TakeBack, message: ViewOffers | ViewMessage | TakeBack
+    ) -> None:
         """Let the owner of a partition reply."""
         reply = self.take_reply()
         owner = self._partitions.get((query.topic, query.partition))
@@ -420,9 +433,9 @@ class GroupConsumer(Actor):
             self._begin_leaving(None)
 
     @handles(Leave)
-    def _leave(self, _request: Leave) -> None:
+    def _leave(self, request: Leave) -> None:
         self._leave_replies.append(self.take_reply())
-        self._begin_leaving(ShuttingDown())
+        self._begin_leaving(ShuttingDown() if request.stopping else None)
 
     def _begin_leaving(self, error: PixyError | None) -> None:
         self._leave_error = self._leave_error or error

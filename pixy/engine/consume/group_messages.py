@@ -54,7 +54,13 @@ class PausesChanged(Request[tuple[TopicPartition, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class Leave(Request[None]):
-    """Drain, commit, leave the group; the reply comes when that is done."""
+    """Drain, commit, leave the group; the reply comes when that is done.
+
+    Attributes:
+        stopping: the daemon stops; otherwise the group's next request has it join again, those that wait now included.
+    """
+
+    stopping: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,8 @@ class Groups:
         self._groups: dict[str, _Group] = {}
         self._started: dict[str, None] = {}
         """The names of groups that were started, the newest last."""
+        self._held: dict[str, list[tuple[Future[Any], str]]] = {}
+        """Requests for groups that may not start now, with their callers."""
         self.closed = False
 
     def __len__(self) -> int:
@@ -68,6 +70,9 @@ class Groups:
             TooManyRequests: there are too many groups, in all or of the caller.
             ShuttingDown: no group is started any more.
         """
+        if (held := self._held.get(name)) is not None:
+            held.append((take_reply(), caller))
+            return None
         group = self._groups.get(name)
         if group is not None and group.leaving:
             group.waiting.append(take_reply())
@@ -91,6 +96,28 @@ class Groups:
             del self._started[next(iter(self._started))]
         return ref
 
+    def hold(self, name: str) -> bool:
+        """Let requests for a group wait, so that it does not start again once it has left; return False if they do already."""
+        if name in self._held:
+            return False
+        self._held[name] = []
+        return True
+
+    def let_go(self, name: str) -> None:
+        """Serve the requests that have waited since :meth:`hold`."""
+        for reply, caller in self._held.pop(name, ()):
+            group = self._groups.get(name)
+            if group is not None and group.leaving:
+                group.waiting.append(reply)
+            else:
+                self._serve(reply, name, caller)
+
+    def _serve(self, reply: Future[Any], name: str, caller: str) -> None:
+        try:
+            reply.try_set(self._find(name, caller))
+        except PixyError as error:
+            reply.try_fail(error)
+
     def leaving(self, name: str) -> None:
         """Note that a group takes no more requests: whoever asks for it waits for the next one of its name."""
         if (group := self._groups.get(name)) is not None:
@@ -111,10 +138,10 @@ class Groups:
             if group.ref is ref:
                 del self._groups[name]
                 for reply in group.waiting:
-                    try:
-                        reply.try_set(self._find(name, group.caller))
-                    except PixyError as error:
-                        reply.try_fail(error)
+                    if (held := self._held.get(name)) is not None:
+                        held.append((reply, group.caller))
+                    else:
+                        self._serve(reply, name, group.caller)
 
 
 __all__ = ["Groups"]

@@ -169,6 +169,24 @@ class OfferBook:
         heapq.heappush(self._returned, offset)
         return True
 
+    def take_back(self, offset: int) -> bool:
+        """Take a message from the client that has it: it is the next one offered, whatever ``max_retries`` says, and its attempts count on.
+
+        An ack for the offer that ends here counts like any late one.
+
+        Args:
+            offset: of the message.
+
+        Returns:
+            Whether a client had it.
+        """
+        offer = self._offers.get(offset)
+        if offer is None or not offer.out:
+            return False
+        offer.out = False
+        heapq.heappush(self._returned, offset)
+        return True
+
     def _drop(self, offer: Offer) -> None:
         del self._offers[offer.offset]
         self._bytes -= len(offer.record)

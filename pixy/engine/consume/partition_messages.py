@@ -48,6 +48,18 @@ class Ack(Request[None]):
 
 
 @dataclass(frozen=True, slots=True)
+class TakeBack(Request[int]):
+    """Take a message from the client that has it, so that the next request gets it: an operator wants that.
+
+    The group passes it on to the owner, whose reply is how often the message was offered so far, or an IllegalState: no client has it.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class DrainPartition:
     """Offer nothing more; report :class:`PartitionDrained` once all acks are in.
 

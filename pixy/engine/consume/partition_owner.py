@@ -29,6 +29,7 @@ from pixy.engine.consume.partition_messages import (
     Ready,
     Records,
     Serve,
+    TakeBack,
     Unserved,
 )
 from pixy.engine.consume.views import (
@@ -41,7 +42,7 @@ from pixy.engine.consume.views import (
 )
 from pixy.engine.counters import ConsumeCounters
 from pixy.engine.journal.buffer import Journal
-from pixy.errors import LongPollTimeout, NeverOffered, PartitionLost
+from pixy.errors import IllegalState, LongPollTimeout, NeverOffered, PartitionLost
 from pixy.membership import Session
 
 logger = logging.getLogger("pixy.engine")
@@ -267,6 +268,19 @@ class PartitionOwner(Actor):
             reply.try_fail(NeverOffered(*self._partition, offset))
         else:
             reply.try_set(None)
+
+    @handles(TakeBack)
+    def _take_from_client(self, request: TakeBack) -> None:
+        reply, offset = self.take_reply(), request.offset
+        offer = self._book.pending_offer(offset)
+        if self._assignment.released:
+            reply.try_fail(PartitionLost(self._group, *self._partition))
+        elif offer is not None and self._book.take_back(offset):
+            reply.try_set(offer.retries + 1)
+        else:
+            name = "{}/{}/{}".format(*self._partition, offset)
+            state = "waits to be offered again" if offer is not None else "is not offered, or acknowledged"
+            reply.try_fail(IllegalState(f"no client has {name}: it {state}"))
 
     @handles(ViewOffers)
     def _view(self, query: ViewOffers) -> OffersView:

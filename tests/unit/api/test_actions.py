@@ -26,7 +26,7 @@ async def test_actions_are_off_by_default_and_need_the_name_again() -> None:
         status, text = await admin.call(PAUSE, "POST")
         assert status == 403 and "admin_actions" in text
         assert await admin.get("/actions?group=billing") == {
-            "enabled": False, "allowed": False, "actions": ["pause", "resume"],
+            "enabled": False, "allowed": False, "actions": ["pause", "resume", "give-back", "drain", "reset"],
         }  # fmt: skip
         admin.engine.config.admin_actions = True
         for wrong, why in (
@@ -35,7 +35,8 @@ async def test_actions_are_off_by_default_and_need_the_name_again() -> None:
             ("confirm=", "group is missing"),
             ("group=%20&confirm=%20", "white space"),
             ("group=g&confirm=g&cluster=none", "none"),
-            ("group=g&confirm=g&topic=t", "go together"),
+            ("group=g&confirm=g&topic=t", "neither or both"),
+            ("group=g&confirm=g&partition=0", "partition needs topic"),
             ("group=g&confirm=g&topic=t&partition=x", "partition must be a number"),
             ("group=g&confirm=g&topic=a/b&partition=0", "bad topic"),
             (f"group={'g' * 40_000}&confirm=g", ""),
@@ -100,11 +101,13 @@ async def test_an_action_needs_admin_on_its_group_and_leaves_a_record(
     assert "admin action by key:ops: pause of group billing: done" in caplog.text
 
 
-def test_an_action_has_failed_if_it_has_failed_in_one_worker() -> None:
-    assert merge_actions({1: (200, {"a": 1}), 2: (200, {"a": 2})}) == (
+def test_a_pause_has_failed_if_it_has_failed_in_one_worker_and_other_actions_if_in_all() -> None:
+    assert merge_actions("pause", {1: (200, {"a": 1}), 2: (200, {"a": 2})}) == (
         200,
         {"workers": {"1": {"a": 1}, "2": {"a": 2}}},
     )
-    status, document = merge_actions({1: (200, {}), 2: (503, {"error": "late"})})
+    mixed = {1: (200, {}), 2: (503, {"error": "late"})}
+    status, document = merge_actions("pause", mixed)
     assert (status, document["error"]) == (503, "late")
-    assert merge_actions({})[0] == 503
+    assert merge_actions("give-back", mixed)[0] == 200
+    assert merge_actions("drain", {})[0] == 503

@@ -50,6 +50,20 @@ def test_who_asks_for_a_group_that_fails_while_it_leaves_gets_its_next_life() ->
     assert waiting.value() is first and case.get("g") is first
 
 
+def test_a_group_that_is_held_does_not_start_again_until_it_is_let_go() -> None:
+    case = Case()
+    first = case.get("g")
+    case.groups.leaving("g")
+    early = case.get("g")
+    assert case.groups.hold("g") and not case.groups.hold("g")
+    late = case.get("g")
+    case.groups.stopped(first)
+    other = case.get("h")
+    assert not early.done() and not late.done() and case.spawned == ["g", "h"] and other is not None
+    case.groups.let_go("g")
+    assert early.value() is late.value() is case.get("g") and case.spawned == ["g", "h", "g"]
+
+
 def test_groups_are_bounded_in_all_and_for_each_caller() -> None:
     case = Case(most=4)
     for number in range(3):

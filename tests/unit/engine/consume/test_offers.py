@@ -116,6 +116,18 @@ def test_a_message_given_back_is_next_and_no_retry() -> None:
     assert not made.dropped
 
 
+def test_a_message_taken_from_its_client_is_next_counts_the_attempt_and_takes_the_late_ack() -> None:
+    made = fetch(book(max_retries=0), 0, 1, 2)
+    assert [offered(made), offered(made)] == [0, 1]
+    assert made.take_back(1) and made.take_back(0) and not made.take_back(0) and not made.take_back(2)
+    assert made.offerable(0) == 3 and made.pending == 2
+    again = made.offer(1)
+    assert again is not None and (again.offset, again.retries) == (0, 1)
+    assert made.ack(1) is AckResult.DONE, "the client from which it was taken"
+    assert offered(made, 1) == 2
+    assert offered(made, 11.0) is None and [each.offset for each in made.dropped] == [0, 2]
+
+
 def test_the_ack_of_a_message_given_back_counts() -> None:
     made = fetch(book(), 0, 1)
     offered(made)
@@ -262,6 +274,13 @@ class Model(RuleBasedStateMachine):
         if offer is not None:
             self.book.give_back(offset, offer.retries)
         self.out.pop(offset)
+
+    @precondition(lambda self: self.out)
+    @rule(data=st.data())
+    def take_back(self, data: st.DataObject) -> None:
+        offset = data.draw(st.sampled_from(sorted(self.out)))
+        if self.book.take_back(offset):
+            self.out.pop(offset)
 
     @rule(seconds=st.floats(0.1, 12.0))
     def wait(self, seconds: float) -> None:
