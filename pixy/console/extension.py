@@ -22,6 +22,7 @@ def kafka_extension(watch: Watch) -> Extension:
             View("findings", "Findings", "findings.js", "What is wrong, since when, and what to do?"),
             View("groups", "Groups", "groups.js", "Which groups lag or hold messages?"),
             View("trace", "Trace", "trace.js", "What happened to one message?"),
+            View("tail", "Tail", "tail.js", "Which messages come to a topic?"),
             View("group", "Group", "group.js", "Who holds which message, since when?", hidden=True),
         ),
         sources=Sources(watch).by_name(),

@@ -57,4 +57,10 @@ async def test_a_message_is_traced_from_what_is_out_and_by_its_key(page: Any) ->
         await page.get_by_label("Message", exact=True).fill(f"orders/{held.partition}/77")
         await page.get_by_role("button", name="Trace", exact=True).click()
         await page.get_by_text("the log ends at offset").wait_for()
+
+        await page.goto(f"{base}#/tail?topic=orders")
+        messages = page.get_by_role("table", name="Messages")
+        await messages.get_by_role("link", name=name, exact=True).wait_for()
+        await daemon.produce("orders", b"<i>live</i>", b"k")
+        await messages.get_by_text("<i>live</i>", exact=True).wait_for()
     del sandbox

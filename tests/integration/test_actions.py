@@ -74,7 +74,9 @@ async def test_a_message_is_given_back_a_member_drains_and_offsets_are_reset_whi
         place = {"topic": name, "partition": "0", "offset": "0"}
         assert (await operator.act("give-back", **place))["attempts"] == 1
         again = await daemon.consume(name, name, no_ack=True)
-        assert (again.message, again.offset) == (b"0", held.offset), "it comes before those that were never offered"
+        assert (again.message, again.offset) == (b"0", held.offset), (
+            "it comes before those that were never offered"
+        )
         await daemon.ack(name, name, held)  # the client from which it was taken: late, and it counts
         await daemon.ack(name, name, again)
         assert (await daemon.consume(name, name, auto_ack=True)).message == b"1"

@@ -102,7 +102,8 @@ class Actions:
                     yield
         except PixyError as problem:
             logger.warning(
-                "admin action by %s: %s of %s: refused: %s", *map(escaped, (by, name, str(place), str(problem)))
+                "admin action by %s: %s of %s: refused: %s",
+                *map(escaped, (by, name, str(place), str(problem))),
             )
             raise
         logger.warning("admin action by %s: %s of %s: done", *map(escaped, (by, name, str(place))))

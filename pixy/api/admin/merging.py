@@ -64,9 +64,7 @@ def merge_findings(documents: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]
     return {"at": max((each["at"] for each in documents.values()), default=0.0), "findings": found}
 
 
-def merge_actions(
-    action: str, done: Mapping[int, tuple[int, dict[str, Any]]]
-) -> tuple[int, dict[str, Any]]:
+def merge_actions(action: str, done: Mapping[int, tuple[int, dict[str, Any]]]) -> tuple[int, dict[str, Any]]:
     """Return the status and the document of an action that all workers were to do.
 
     Args:

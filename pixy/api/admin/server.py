@@ -32,6 +32,7 @@ from pixy.api.admin.assistant_tools import Tools
 from pixy.api.admin.connections import AdminHttp
 from pixy.api.admin.debug import Debug
 from pixy.api.admin.mcp_endpoint import McpEndpoint
+from pixy.api.admin.tail import Tail
 from pixy.api.admin.tracing import Tracing
 from pixy.api.admin.workers import WorkersAdmin
 from pixy.api.edge import sockets
@@ -119,7 +120,7 @@ class AdminServer(Listener):
             await self._serve_workers()
             app = web.Application(middlewares=[keeper.middleware, _in_words])
             # The engine decides what the caller may hear, so it cannot be asked by another worker.
-            app.add_routes([*self._workers.routes(), self._trace()])
+            app.add_routes([*self._workers.routes(), *self._of_messages()])
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
         await self._accept(self._socket, self._runner)
@@ -179,7 +180,7 @@ class AdminServer(Listener):
                 web.get("/livez", self._livez),
                 web.get("/readyz", self._readyz),
                 web.get("/findings", self._findings),
-                self._trace(),
+                *self._of_messages(),
                 web.route("*", "/mcp", self._mcp.handle),
                 *self._actions.routes(),
                 *self._debug.routes(),
@@ -199,8 +200,9 @@ class AdminServer(Listener):
         """Let requests have their turn: all pages of the console are one caller among them."""
         await self._edge.steps.wait(self._edge.steps.queue(_WATCHERS), _WATCHERS)
 
-    def _trace(self) -> web.RouteDef:
-        return web.get("/trace", Tracing(self._engine.lives(), self._engine.config).trace)
+    def _of_messages(self) -> list[web.RouteDef]:
+        tracing = Tracing(self._engine.lives(), self._engine.config)
+        return [web.get("/trace", tracing.trace), web.get("/tail", Tail(self._engine).tail)]
 
     # -- requests -----------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 =============================  ================================================================================
 ``/metrics``                   those of all workers, with the label ``worker``
 ``/readyz``, ``/findings``     of all workers
-``/livez``, ``/trace``         of the worker that gets the request
+``/livez``                      of the worker that gets the request, as ``/trace`` and ``/tail`` are
 ``/actions/...``               done by all workers, also where the path names one
 ``/workers``                   who there is, as JSON
 ``/mcp``                       says which address to use instead: ``/workers/N/mcp``

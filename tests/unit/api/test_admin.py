@@ -151,7 +151,7 @@ async def test_debugging_shows_actors_tasks_threads_and_stacks(admin: Admin) -> 
 async def test_the_console_is_served_with_the_views_of_kafka(admin: Admin) -> None:
     boot = await admin.get("/console/boot.json")
     (kafka,) = boot["extensions"]
-    assert [each["name"] for each in kafka["views"]] == ["findings", "groups", "trace", "group"]
+    assert [each["name"] for each in kafka["views"]] == ["findings", "groups", "trace", "tail", "group"]
     for file in [*(each["module"] for each in kafka["views"]), *kafka["styles"], "ext/kafka/cards.js"]:
         status, text = await admin.call(f"/console/{file}")
         assert status == 200 and text, file
