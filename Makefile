@@ -50,11 +50,18 @@ install: $(VENV)/.installed
 # `python -m venv` that Ctrl-C ends without a traceback.
 MAKE_VENV := import runpy, signal; signal.signal(signal.SIGINT, signal.SIG_DFL); runpy.run_module("venv", run_name="__main__")
 
-$(VENV)/.installed: setup.cfg pyproject.toml constraints.txt proto/kafkapixy.proto proto/build_backend.py
+$(BIN)/pip:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, this is " + sys.version)'
 	test -x $(BIN)/pip || $(PYTHON) -c '$(MAKE_VENV)' $(VENV)  # also one that Ctrl-C has left half made
+
+# Each run of pip resolves, builds the stubs in an environment of its own and, without --no-compile, compiles all of its packages (155 MB, of
+# which the tests import a tenth): so there is one run for each set of extras, and a larger set has what the smaller ones have.
+SOURCES := setup.cfg pyproject.toml constraints.txt proto/kafkapixy.proto proto/build_backend.py
+PIP_INSTALL = PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q
+
+$(VENV)/.installed: $(SOURCES) | $(BIN)/pip
 	@echo 'installing into $(VENV), which takes a minute or two ...'
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e .
+	$(PIP_INSTALL) -e .
 	$(BIN)/python -m compileall -q actors pixy
 	touch $@
 
@@ -62,30 +69,45 @@ $(VENV)/.installed: setup.cfg pyproject.toml constraints.txt proto/kafkapixy.pro
 pipeline-install: $(VENV)/.pipeline
 
 $(VENV)/.pipeline: $(VENV)/.installed pixy/pipeline/spark/pom.xml
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[pipeline]'
+	$(PIP_INSTALL) -e '.[pipeline]'
 	$(BIN)/python -m pixy.pipeline.spark.jars
 	touch $@
 
 # Everything that tests and linters need, without running them.
-dev: $(VENV)/.dev
+dev: $(VENV)/.dev $(VENV)/.tools
 
 # For the unit tests: neither Java nor Spark.
-$(VENV)/.test: $(VENV)/.installed
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[test]'
-	touch $@
+$(VENV)/.test: $(SOURCES) | $(BIN)/pip
+	$(PIP_INSTALL) --no-compile -e '.[test]'
+	$(BIN)/python -m compileall -q actors pixy
+	touch $(VENV)/.installed $@
 
 # For the linters too.
-$(VENV)/.unit: $(VENV)/.installed
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[test,lint]'
+$(VENV)/.unit: $(SOURCES) | $(BIN)/pip
+	$(PIP_INSTALL) --no-compile -e '.[test,lint]'
+	$(BIN)/python -m compileall -q actors pixy
+	touch $(VENV)/.installed $(VENV)/.test $@
+
+# All packages. DIST_EXTRA_CONFIG: pyspark has no wheel, and to compress 430 MB of jars that are unpacked at once takes half a minute.
+$(VENV)/.dev: $(SOURCES) | $(BIN)/pip
+	DIST_EXTRA_CONFIG=$(CURDIR)/proto/stored_wheels.cfg $(PIP_INSTALL) --no-compile -e '.[test,lint,pipeline,release]'
+	$(BIN)/python -m compileall -q actors pixy
+	touch $(VENV)/.installed $(VENV)/.test $(VENV)/.unit $@
+
+# What the tests need besides packages; with --jobs at the same time as those. Without Java or Maven this says so, and the tests that need
+# them skip; in CI it fails.
+$(VENV)/.tools: pixy/pipeline/spark/pom.xml | $(BIN)/pip
+	$(BIN)/python -m pixy.pipeline.spark.jars || test -z "$$CI"
+	$(BIN)/python -m tests.browser.chromium || test -z "$$CI"
+	$(BIN)/python -m tests.integration.actors.nats_server || test -z "$$CI"
 	touch $@
 
-# Without Java or Maven this says so, and the tests that need them skip; in CI it fails.
-$(VENV)/.dev: $(VENV)/.unit pixy/pipeline/spark/pom.xml
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[test,lint,pipeline,release]'
-	$(BIN)/python -m pixy.pipeline.spark.jars || test -z "$$CI"
-	$(BIN)/python -m tests.integration.actors.nats_server || test -z "$$CI"
-	$(BIN)/python -m tests.browser.chromium || test -z "$$CI"
-	touch $@
+# Two runs of pip at a time would spoil the environment.
+ifneq ($(filter-out dev lint test,$(MAKECMDGOALS)),)
+ifneq ($(filter-out imports types quick-%,$(MAKECMDGOALS)),)
+.NOTPARALLEL:
+endif
+endif
 
 proto: $(VENV)/.unit
 	$(BIN)/python proto/build_backend.py
@@ -137,16 +159,17 @@ SPARKLESS := $(addprefix -p ,actors pixy.api pixy.cli pixy.config pixy.engine pi
 types: $(VENV)/.unit
 	$(BIN)/mypy $$($(BIN)/python -c 'import pyspark' 2>/dev/null || echo --follow-imports=silent $(SPARKLESS))
 
-# Each process of the unit tests would load these plugins and use none. Without -P pytest finds kafka_pixy.egg-info here, takes all
+# Each process of the tests would load these plugins and use none. Without -P pytest finds kafka_pixy.egg-info here, takes all
 # of pixy and actors for a plugin, and each process compiles them anew in a clone that is new.
-UNIT = $(BIN)/python -P -m pytest tests/unit -q -p no:schemathesis -p no:anyio
+PYTEST = $(BIN)/python -P -m pytest -p no:schemathesis -p no:anyio
+UNIT = $(PYTEST) tests/unit -q
 unit: $(VENV)/.test
 	$(UNIT) -n 2
 
 # Most tests wait for Kafka, so there are more processes than cores (tests/lanes.py).
 PROCESSES ?= 4
-test: $(VENV)/.dev build/classes/.made
-	PIXY_TEST_TIMES=$(TIMES) $(BIN)/python -m pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations=20
+test: $(VENV)/.dev $(VENV)/.tools build/classes/.made
+	PIXY_TEST_TIMES=$(TIMES) $(PYTEST) -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations=20
 
 # The slowest tests of the last `make test`, and how busy each process was. BEFORE is an earlier such file, or what
 # an earlier `make test` printed.
@@ -155,7 +178,7 @@ test-times: $(VENV)/.test
 	@$(BIN)/python -m tests.times $(TIMES) $(if $(BEFORE),--before $(BEFORE))
 
 # With more requests that are made up, more kills and more messages (tests/effort.py).
-test-long: $(VENV)/.dev build/classes/.made
+test-long: $(VENV)/.dev $(VENV)/.tools build/classes/.made
 	PIXY_LONG_TESTS=1 $(BIN)/python -m pytest tests/integration/restv1/test_contract.py \
 	  tests/integration/pipeline/test_kills.py tests/integration/pipeline/test_demo.py tests/integration/docs
 
@@ -169,7 +192,7 @@ audit-deps: $(VENV)/.audit
 	$(BIN)/pip-audit --strict --require-hashes --disable-pip -r requirements.lock
 
 $(VENV)/.audit: $(VENV)/.installed
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[audit]'
+	$(PIP_INSTALL) -e '.[audit]'
 	touch $@
 
 # The archives of kafka-pixy and of kafka-pixy-actors.
@@ -183,7 +206,7 @@ release: $(VENV)/.release
 	$(BIN)/python distributions/release.py $(VERSION)
 
 $(VENV)/.release: $(VENV)/.installed
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[release]'
+	$(PIP_INSTALL) -e '.[release]'
 	touch $@
 
 # What is built, installed with its dependencies in every way that the docs name; the short form is in `make test`.
@@ -193,7 +216,7 @@ test-install: $(VENV)/.test
 	$(BIN)/python -m tests.install
 
 # With these the JVMs of the tests start in half the time.
-build/classes/.made: $(VENV)/.dev
+build/classes/.made: $(VENV)/.dev $(VENV)/.tools
 	$(BIN)/python -m tests.class_archives
 	touch $@
 
@@ -252,12 +275,12 @@ viewer:
 	sed -i '1s/api-reference [^,]*,/api-reference $(VERSION),/' $(VIEWER)/LICENSE
 
 $(VENV)/.docs: $(VENV)/.installed
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[docs]'
+	$(PIP_INSTALL) -e '.[docs]'
 	touch $@
 
 # The runtime's peers; one of them brings numpy, pandas and scipy along.
 $(VENV)/.bench: $(VENV)/.dev
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[bench]'
+	$(PIP_INSTALL) -e '.[bench]'
 	touch $@
 
 bench: $(VENV)/.bench
@@ -267,7 +290,7 @@ bench-actors: $(VENV)/.bench
 	$(BIN)/python -m tests.bench actors
 
 bench-front: $(VENV)/.bench
-	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(BIN)/python -m pip install -q -e '.[envoy]'
+	$(PIP_INSTALL) -e '.[envoy]'
 	$(BIN)/python -m tests.bench front workers
 
 bench-pipeline: $(VENV)/.bench $(VENV)/.pipeline

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import lanes, times, watchdog
+from tests import compiling, lanes, times, watchdog
 from tests.effort import QUICK, examples, is_in_share
 from tests.kafka.cluster import Cluster, Unavailable
 from tests.kafka.shared import Shared
@@ -32,9 +32,11 @@ settings.load_profile("tests")
 def pytest_collection() -> Generator[None, Any, Any]:
     """Keep the objects of imports and of thousands of collected tests out of garbage collections, each of which would visit them."""
     gc.disable()
+    compiling.wait_for_first()
     try:
         return (yield)
     finally:
+        compiling.done()
         gc.freeze()
         gc.enable()
 
@@ -63,6 +65,7 @@ PROCESSORS = pytest.StashKey[times.Processors]()
 
 def pytest_configure(config: pytest.Config) -> None:
     """Begin to measure, and to watch."""
+    compiling.begin(config)
     watchdog.register(config)
     if os.environ.get(times.FILE) and sys.platform == "linux":
         config.pluginmanager.register(times.Costs(), "costs")

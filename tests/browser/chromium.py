@@ -13,8 +13,6 @@ import sys
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-import pytest
-
 if TYPE_CHECKING:
     from playwright.async_api import Browser
 
@@ -33,13 +31,17 @@ INSTALL_TIMEOUT = 600
 
 def find() -> str:
     """Return the path of Chromium. Skip the test, or in CI fail it, if there is none."""
-    for name in NAMES:
-        if path := shutil.which(name):
-            return path
-    text = "NOT TESTED in a browser: no Chromium: `apt-get install chromium`, or `make dev` as root on Debian"
-    if os.environ.get("CI"):
-        pytest.fail(text)
-    pytest.skip(text)
+    path = _installed()
+    if path is None:
+        import pytest  # main() runs without it
+
+        text = "NOT TESTED in a browser: no Chromium: `apt-get install chromium`, or `make dev` as root on Debian"
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(text)
+    return path
+
+
+def _installed() -> str | None:
+    return next((path for path in map(shutil.which, NAMES) if path), None)
 
 
 @contextlib.asynccontextmanager
@@ -58,8 +60,8 @@ async def browser() -> AsyncIterator[Browser]:
 
 def main() -> int:
     """Install Chromium if there is none; return 1 with a line that says why it could not be."""
-    with contextlib.suppress(pytest.skip.Exception, pytest.fail.Exception):
-        print(find())
+    if path := _installed():
+        print(path)
         return 0
     why = _install()
     if why:

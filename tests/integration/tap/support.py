@@ -15,6 +15,7 @@ from typing import Any
 from pixy.tap.service import TapService
 from pixy.wire import frames
 from pixy.wire.consumer_protocol import decode_assignment
+from tests import class_archives
 from tests.integration.tap.member import HEARTBEAT_MS, SESSION_MS
 from tests.kafka.cluster import HERE, Cluster, libs, tied
 from tests.support import ROOT
@@ -117,6 +118,7 @@ def java_command(main: str) -> list[str]:
         "-Xmx128m",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
+        *class_archives.use(class_archives.KAFKA),
         f"-Dlog4j2.configurationFile={HERE / 'log4j2.properties'}",
         "-cp",
         f"{libs(4)}/*",

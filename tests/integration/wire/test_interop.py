@@ -13,6 +13,7 @@ from pixy.wire import batch, committed_offsets, compression, control, record_set
 from pixy.wire.batch import Builder
 from pixy.wire.compression import Codec
 from pixy.wire.record import Record
+from tests import class_archives
 from tests.integration.wire import raw_broker
 from tests.kafka.cluster import HERE, Cluster, libs
 
@@ -47,6 +48,7 @@ def java(main: str, *arguments: str, stdin: str = "") -> str:
             "-Xmx128m",
             "-XX:TieredStopAtLevel=1",
             "-XX:+UseSerialGC",
+            *class_archives.use(class_archives.KAFKA),
             "-cp",
             f"{libs(4)}/*",
             main,
