@@ -11,6 +11,7 @@ from pixy.escaping import json_text
 from pixy.tap import events
 from pixy.tap.config import Address, Bounds
 from pixy.tap.dump import Side
+from pixy.tap.dump_secrets import without_metadata_log
 from pixy.tap.lru import LruDict
 
 Format = Literal["json", "pcapng"]
@@ -97,7 +98,7 @@ class PcapngDump:
     """Write each frame as TCP packets of the connection's addresses, as if it were captured in plaintext at the broker.
 
     Frames that the dump leaves out leave no gaps, and neither do those of unknown APIs. Of a frame that is cut off, the rest is a
-    gap; of one with credentials, zeros.
+    gap; in place of credentials and of the metadata log's records, zeros.
 
     Args:
         file: takes the blocks.
@@ -128,7 +129,7 @@ class PcapngDump:
             stream = self._streams[seen.connection] = _Stream(_one_family(side.addresses or _UNKNOWN))
             self._begin(stream, seen.at)
         missing = seen.size - len(seen.frame)
-        data = seen.size.to_bytes(4, "big") + seen.frame
+        data = seen.size.to_bytes(4, "big") + without_metadata_log(seen)
         if 0 < missing <= _SEGMENT:
             data, missing = data + bytes(missing), 0
         forth = seen.is_request

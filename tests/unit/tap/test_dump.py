@@ -21,6 +21,7 @@ from pixy.tap.conversation import Conversation
 from pixy.tap.dump import Dump, DumpEvent, limit
 from pixy.tap.dump_actor import DumpBatch, DumpQueue
 from pixy.tap.dump_filter import DumpFilter, parse_filter
+from pixy.tap.dump_secrets import METADATA_LOG, METADATA_LOG_ID
 from pixy.tap.dump_writers import DumpFull, JsonDump, Limited, PcapngDump
 from pixy.tap.observer import Observer
 from pixy.wire import frames
@@ -193,6 +194,33 @@ def test_raw_sasl_tokens_are_not_dumped() -> None:
     heartbeat(line)
     assert [each["api"] for each in line.shown()] == ["SaslHandshake"] * 2 + ["Heartbeat"] * 2
     assert not any(SECRET in each.frame for each in line.frames)
+
+
+def fetch_log(line: Line, version: int, name: str, topic_id: uuid.UUID, records: bytes) -> None:
+    topic = {"TopicId": topic_id} if version >= 13 else {"Topic": name}
+    partition = {"PartitionIndex": 0, "HighWatermark": 3, "AbortedTransactions": None, "Records": records}
+    if version < 12:
+        partition["AbortedTransactions"] = []
+    line.call("Fetch", version, {"Topics": []}, {"Responses": [{**topic, "Partitions": [partition]}]})
+
+
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("version", [11, 12, 17])
+def test_the_metadata_log_is_not_dumped(version: int, cut: bool) -> None:
+    """It holds the credentials of SCRAM users, and values of configurations."""
+    records = Builder().add(None, SECRET).build().marshal()
+    line = Line(pcapng=True, **({"capture": 90 + len(records) // 2} if cut else {}))
+    records = SECRET * 3 if cut else records
+    fetch_log(line, version, METADATA_LOG, METADATA_LOG_ID, records)
+    assert SECRET[:8] not in line.file.getvalue()
+    sent, whole = line.frames[-1], packets(line)
+    assert sum(len(ip.data.data) for _, ip in whole if ip.data.sport == 9092) >= 4 + len(sent.frame)
+
+
+def test_records_that_hold_the_id_of_the_metadata_log_are_dumped() -> None:
+    line = Line(pcapng=True)
+    fetch_log(line, 17, "orders", TOPIC_ID, METADATA_LOG_ID.bytes + SECRET)
+    assert SECRET in line.file.getvalue()
 
 
 @pytest.mark.parametrize("pcapng", [False, True])
