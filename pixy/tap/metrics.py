@@ -60,7 +60,7 @@ class _Collector(Collector):
     def collect(self) -> Iterator[Metric]:
         for family in self._families():
             for at, sample in enumerate(family.samples):
-                labels = {name: escaped(value) for name, value in sample.labels.items()}
+                labels = {name: _shown(value) for name, value in sample.labels.items()}
                 if labels != sample.labels:
                     family.samples[at] = sample._replace(labels=labels)
             yield family
@@ -273,6 +273,11 @@ class _Collector(Collector):
             if count:
                 breaking.add_metric(list(software), count)
         yield breaking
+
+
+def _shown(label: str) -> str:
+    r"""Escape a label so that no two labels become one: a doubled backslash tells ``\n`` in a name from a newline in it."""
+    return escaped(label.replace("\\", "\\\\"))
 
 
 def _histogram(name: str, text: str, found: dict[int, Histogram]) -> HistogramMetricFamily:

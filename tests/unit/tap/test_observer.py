@@ -595,6 +595,21 @@ def test_no_label_of_a_metric_has_a_control_character() -> None:
     assert "owned" in text and not set(text) & set("\x1b\x07\r\x9b\u202e")
 
 
+def test_names_that_only_their_escapes_tell_apart_are_series_of_their_own() -> None:
+    stage = Stage()
+    client = stage.client()
+    names = ("g\x01", "g\\u0001", "g\\\\u0001", "g\n", "g\\n")
+    for each in names:
+        commit(client, 7, {0: 100}, GroupId=each)
+    series = [
+        sample.labels["group"]
+        for family in text_string_to_metric_families(exposition(stage.observer, 0, stage.now))
+        for sample in family.samples
+        if sample.name == "kafka_tap_group_lag_unknown_partitions"
+    ]
+    assert len(series) == len(set(series)) == len(names), series
+
+
 async def test_a_refused_batch_releases_its_room() -> None:
     observed = Observed()
     observed.full = True
