@@ -19,7 +19,10 @@ class Trigger:
 
 JOIN = "new member"
 LEAVE = "leave"
-TIMEOUT = "session timeout"
+HEARTBEAT_EXPIRED = "heartbeat expiration"
+"""A member of a classic group was silent for its session timeout. The coordinator logs "removing member ... on heartbeat expiration"."""
+SESSION_EXPIRED = "session expired"
+"""The same in a KIP-848 or Streams group. The coordinator logs "fenced from the group because its session expired"."""
 SUBSCRIPTION = "subscription change"
 METADATA = "metadata change"
 FOLLOW_UP = "cooperative follow-up"

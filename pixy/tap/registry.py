@@ -199,11 +199,12 @@ class Registry:
         self._detach(group, member)
         if group.rebalance is not None:
             group.rebalance.left.append(member_id)
-            if group.rebalance.trigger.kind in {rebalances.UNSEEN, rebalances.REJOIN} and how not in {
-                "left",
-                "replaced",
-            }:
-                group.rebalance.trigger = Trigger(rebalances.TIMEOUT, member_id, member.client_id)
+            if (
+                group.rebalance.trigger.kind in {rebalances.UNSEEN, rebalances.REJOIN}
+                and how not in {"left", "replaced"}
+                and _silent(member, group.rebalance.started)
+            ):
+                group.rebalance.trigger = _expiry(group, member)
         self.emit(
             "member.gone",
             at,
@@ -229,11 +230,11 @@ class Registry:
         """
         for gone in reversed(group.gone):
             if gone.how == PROBABLY_TIMED_OUT and at - gone.at <= 2 * gone.member.patience():
-                return Trigger(rebalances.TIMEOUT, gone.member.id, gone.member.client_id)
+                return _expiry(group, gone.member)
             break
         for member in group.alive():
-            if member.seen_here and at - member.last_seen >= _ALMOST_TIMED_OUT * member.patience():
-                return Trigger(rebalances.TIMEOUT, member.id, member.client_id)
+            if _silent(member, at):
+                return _expiry(group, member)
         return Trigger(rebalances.UNSEEN)
 
     def disconnected(self, connection: int, at: float) -> None:
@@ -300,3 +301,14 @@ class Registry:
             "commits": sum(group.committed.forgotten for group in self.groups.values()),
             "rebalances": self.timeline.forgotten,
         }
+
+
+def _silent(member: Member, at: float) -> bool:
+    """Tell whether a member had sent nothing for its session timeout; False if its requests pass elsewhere."""
+    return member.seen_here and at - member.last_seen >= _ALMOST_TIMED_OUT * member.patience()
+
+
+def _expiry(group: Group, member: Member) -> Trigger:
+    """Return the trigger of a rebalance whose cause is a silent member, named as the coordinator's log names it."""
+    kind = rebalances.HEARTBEAT_EXPIRED if group.kind == "classic" else rebalances.SESSION_EXPIRED
+    return Trigger(kind, member.id, member.client_id)

@@ -33,7 +33,8 @@ _STATUSES: Final = {
 _TRIGGERS: Final = {
     rebalances.JOIN: "{} joined",
     rebalances.LEAVE: "{} left",
-    rebalances.TIMEOUT: "{} probably timed out",
+    rebalances.HEARTBEAT_EXPIRED: "{} probably timed out",
+    rebalances.SESSION_EXPIRED: "{} probably timed out",
     rebalances.SUBSCRIPTION: "{} changed its topics",
     rebalances.METADATA: "topics or partitions changed",
     rebalances.FOLLOW_UP: "second step of a cooperative rebalance",

@@ -198,7 +198,7 @@ def test_a_dead_connection_then_a_session_timeout() -> None:
         a.heartbeat()
     assert set(owners(stage)) == {"ma", "mb"}
     a.heartbeat(27)  # the coordinator's clock started before the tap's
-    assert stage.timeline()[-1]["trigger"] == "session timeout" and stage.timeline()[-1]["member"] == "mb"
+    assert stage.timeline()[-1]["trigger"] == "heartbeat expiration" and stage.timeline()[-1]["member"] == "mb"
     settle(2, {a: ("ma", assignment(t=[0, 1, 2, 3]))})
     assert [(each["member"], each["how"]) for each in stage.group()["gone"]] == [
         ("mb", "not in the next generation")
@@ -215,7 +215,7 @@ def test_a_silent_member_times_out() -> None:
     stage.wait(0.5)
     assert [each["kind"] for each in stage.group()["anomalies"]] == ["unowned partitions"]
     a.heartbeat(27)
-    assert stage.timeline()[-1]["trigger"] == "session timeout"
+    assert stage.timeline()[-1]["trigger"] == "heartbeat expiration"
 
 
 def test_a_member_that_waits_in_join_is_not_timed_out() -> None:
@@ -277,6 +277,16 @@ def test_a_rebalance_of_unknown_cause() -> None:
     assert len(stage.timeline()) == 2
     a.heartbeat(27)
     assert len(stage.timeline()) == 2
+
+
+def test_a_member_that_bypasses_the_tap_is_not_said_to_be_silent() -> None:
+    stage = Stage()
+    a = Joiner(stage.client("a"))
+    a.joined(a.ask_join(), 1, "ma", "ma", ["ma", "elsewhere"])
+    a.synced(a.ask_sync({"ma": assignment(t=[0])}), assignment(t=[0]))
+    a.heartbeat(27)
+    settle(2, {a: ("ma", assignment(t=[0, 1]))})
+    assert stage.timeline()[-1]["left"] == ["elsewhere"] and stage.timeline()[-1]["trigger"] == "unknown"
 
 
 def test_a_static_member_comes_back_without_a_rebalance() -> None:

@@ -199,7 +199,21 @@ def test_a_member_times_out() -> None:
         beat(a, "ma", 2, 2)
     assert set(owners(stage)) == {"ma"} and stage.group()["gone"][-1]["how"] == "probably timed out"
     beat(a, "ma", 2, 3)
-    assert stage.timeline()[-1]["trigger"] == "session timeout"
+    assert stage.timeline()[-1]["trigger"] == "session expired"
+
+
+def test_a_member_that_is_fenced_though_it_was_heard_has_not_timed_out() -> None:
+    """The coordinator fences one that does not give up partitions in time, too: nothing tells which it was."""
+    stage = Stage()
+    a, b = one(stage), stage.client("b")
+    join(b, "mb", 2, [])
+    beat(a, "ma", 1, 2, None, [0, 1])
+    beat(b, "mb", 2, 2, [2, 3])
+    stage.wait(5)
+    beat(a, "ma", 2, 3)
+    beat(b, "mb", 2, 0, error=25)
+    entry = stage.timeline()[-1]
+    assert (entry["trigger"], entry["left"]) == ("unknown", ["mb"])
 
 
 def test_more_partitions_bump_the_epoch() -> None:

@@ -139,7 +139,7 @@ def test_software_assignor_and_source_go_first_and_whole() -> None:
 def test_rebalances_are_sorted_by_time_and_explained() -> None:
     found = snapshot(
         timeline=[
-            rebalance(2, "b", 2e9, trigger="session timeout", reason="poll timeout"),
+            rebalance(2, "b", 2e9, trigger="session expired", reason="poll timeout"),
             rebalance(3, "c", 3e9, finished=None, seconds=5.25, generation=-1, trigger="unknown"),
             rebalance(1, "a", 1e9, generation_before=-1, generation=1),
         ]
