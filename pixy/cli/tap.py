@@ -17,6 +17,7 @@ from pixy.cli.streams import remark, stuck
 from pixy.cli.tap_capture import read_capture
 from pixy.cli.tap_dump import open_dump, why_ended
 from pixy.cli.tap_flags import make_config, make_parser
+from pixy.cli.tap_otlp import check_otlp, exporting
 from pixy.errors import ConfigError, StartError
 from pixy.tap.config import Address, TapConfig, parse_address, show_address
 from pixy.tap.dump_actor import DumpTarget
@@ -59,6 +60,7 @@ def run(argv: Sequence[str]) -> int:
         return EXIT_USAGE
     output = args.output or ("none" if args.dump == "-" else "table" if sys.stdout.isatty() else "json")
     try:
+        check_otlp(args.otlp)
         dump = open_dump(args, wanted, config.bounds, _dump_ended)
     except StartError as error:
         print(f"kafka-pixy tap: {error}", file=sys.stderr)
@@ -157,6 +159,13 @@ class _Program:
             return EXIT_FAILED_TO_START
         self._unknown = await _unknown_hosts(self._config.brokers)
         self._announce(service)
+        async with exporting(service, self._args.otlp, self._args.otlp_interval):
+            code = await self._serve(service)
+        await service.stop()
+        return code or (EXIT_OUTPUT if self._unwritten else 0)
+
+    async def _serve(self, service: TapService) -> int:
+        """Show what is to be shown until a signal or a failure; return the exit code."""
         views = asyncio.create_task(self._views(service))
         failed = asyncio.create_task(service.failed())
         stopped = asyncio.create_task(self._stop.wait())
@@ -169,8 +178,7 @@ class _Program:
             views.result()
         for task in (views, failed, stopped):
             task.cancel()
-        await service.stop()
-        return code or (EXIT_OUTPUT if self._unwritten else 0)
+        return code
 
     def _on_hangup(self, service: TapService) -> None:
         if self._reloading is None or self._reloading.done():

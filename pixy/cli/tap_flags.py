@@ -6,6 +6,7 @@ import argparse
 import dataclasses
 import math
 from typing import Final
+from urllib.parse import urlsplit
 
 from pixy import __version__
 from pixy.cli.arguments import Parser
@@ -158,6 +159,19 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="serve metrics for Prometheus and all views as JSON over HTTP",
     )
+    parser.add_argument(
+        "--otlp",
+        metavar="URL",
+        default="",
+        help="send response times to an OpenTelemetry collector, such as http://127.0.0.1:4318/v1/metrics (extra otel)",
+    )
+    parser.add_argument(
+        "--otlp-interval",
+        metavar="SECONDS",
+        type=_seconds,
+        default=10.0,
+        help="interval between those (default %(default)g)",
+    )
 
 
 def _add_dump(parser: argparse.ArgumentParser) -> None:
@@ -248,8 +262,12 @@ def make_config(args: argparse.Namespace) -> TapConfig:
         brokers = (("capture", KAFKA_PORT),)
     if not brokers:
         raise ConfigError("--broker names no broker" if args.broker else "--broker (or --sandbox) is needed")
-    if args.pcap and (args.rewrite or args.metrics or args.verify):
-        raise ConfigError("--pcap forwards nothing: --rewrite, --metrics and --verify have no use with it")
+    if args.pcap and (args.rewrite or args.metrics or args.verify or args.otlp):
+        raise ConfigError(
+            "--pcap forwards nothing: --rewrite, --metrics, --otlp and --verify have no use with it"
+        )
+    if args.otlp and not _is_url(args.otlp):
+        raise ConfigError(f"--otlp {args.otlp}: write http://HOST:4318/v1/metrics")
     if any(not port for _, port in brokers):
         raise ConfigError("--broker: port 0 is not a broker's port")
     if len(set(brokers)) < len(brokers):
@@ -281,6 +299,14 @@ def make_config(args: argparse.Namespace) -> TapConfig:
         tls,
         broker_tls,
     )
+
+
+def _is_url(text: str) -> bool:
+    try:
+        found = urlsplit(text)
+        return found.scheme in ("http", "https") and bool(found.hostname) and found.port != 0
+    except ValueError:  # a port that is none
+        return False
 
 
 def _tls(args: argparse.Namespace) -> tuple[Tls | None, BrokerTls | None]:

@@ -21,9 +21,9 @@ pure: no IO, no clock. To follow one frame from the client's socket to the obser
    bytes, errors and throttle times, ``latency`` response times; ``findings`` are computed from all of these.
 
 Beside the path: with ``--dump``, the readers also copy whole frames for ``dump_actor``, whose thread lets ``dump`` choose
-(``dump_filter``) and ``dump_writers`` write.
+(``dump_filter``) and ``dump_writers`` write, without what ``dump_secrets`` finds.
 
 ``service`` starts and stops the tree; ``messages`` are what its actors exchange; ``group_view``,
-``http_view``, ``metrics``, ``printer`` and ``table`` (``table_rows``, ``table_notes``) show the state; ``broker_ports`` opens a port for each broker that
+``http_view``, ``metrics``, ``otlp``, ``printer`` and ``table`` (``table_rows``, ``table_notes``) show the state; ``broker_ports`` opens a port for each broker that
 a rewritten response names; ``verify`` asks the brokers (``--verify``); ``lenient`` decodes responses with extra bytes at the end; ``lru`` limits what is kept.
 """

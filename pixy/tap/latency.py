@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pixy.tap.lru import LruDict
 from pixy.tap.queueing import BOUNDS as QUEUE_BOUNDS
@@ -65,6 +65,17 @@ class Histogram:
             "p99_at_most": self.quantile(0.99),
             "buckets": list(self.buckets),
         }
+
+
+class Timing(NamedTuple):
+    """The times of one API as they are exported: of one broker, or inside the tap."""
+
+    api: str
+    broker: str
+    """Host and port; empty for the time inside the tap."""
+    bounds: tuple[float, ...]
+    buckets: tuple[int, ...]
+    seconds: float
 
 
 _NO_QUEUE: Final = Histogram(QUEUE_BOUNDS)
@@ -136,6 +147,15 @@ class Latency:
             "held": {"to_brokers": round(self.held[0], 6), "to_clients": round(self.held[1], 6)},
         }
 
+    def timings(self) -> list[Timing]:
+        """List the times by API and broker, and those inside the tap by API."""
+        found = [(api_name(key), broker, each) for (key, broker), each in self.brokers.items() if broker]
+        found += [(api_name(key), "", each) for key, each in self.queues.items()]
+        return [
+            Timing(api, broker, each.bounds, tuple(each.buckets), each.seconds)
+            for api, broker, each in found
+        ]
+
     @property
     def forgotten(self) -> int:
         """Number of entries evicted at the limit."""
@@ -154,4 +174,4 @@ def _listed(found: LruDict[tuple[int, str], Histogram], name: str) -> list[dict[
     ]
 
 
-__all__ = ["BOUNDS", "Histogram", "Latency", "api_name"]
+__all__ = ["BOUNDS", "Histogram", "Latency", "Timing", "api_name"]

@@ -22,6 +22,7 @@ ViewName = Literal[
     "slow",
     "findings",
     "committed",
+    "timings",
 ]
 
 

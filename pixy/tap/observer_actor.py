@@ -32,6 +32,7 @@ class ObserverActor(ThreadedActor):
             "connections": lambda _, now: self._observer.connections.to_json(now),
             "topics": lambda _, __: self._observer.usage(),
             "latency": lambda _, __: self._observer.latency.to_json(),
+            "timings": lambda _, __: self._observer.latency.timings(),
             "talkers": lambda _, __: self._observer.traffic.top(),
             "errors": lambda _, __: self._observer.traffic.errors(),
             "slow": lambda _, __: list(self._observer.traffic.slow),
