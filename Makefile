@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Where Python may not write bytecode, each of the hundreds of processes that the tests start compiles everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install dev pipeline-install run demo demo-console kafka pipeline-demo check format types imports unit quick-1 quick-2 quick-3 matrix test test-times test-long lock audit-deps dist release test-install chaos search-actors fuzz lint docs viewer bench bench-actors bench-pipeline chaos-topics proto messages clean bench-front
+.PHONY: help install dev pipeline-install run demo demo-console kafka pipeline-demo check format types imports unit quick-1 quick-2 quick-3 matrix test test-times test-long lock audit-deps dist release test-install chaos search-actors fuzz lint docs viewer bench bench-actors bench-pipeline chaos-topics tap-truth proto messages clean bench-front
 
 #: make install           install the daemon into .venv
 #: make run               serve an in-memory sandbox until Ctrl-C
@@ -32,6 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 #: make fuzz              ten minutes of made-up bytes and requests on a sandbox daemon (MINUTES=1 SEED=7 PART=contract; PART=floods measures)
 #: make lint              format, ruff, mypy, import contracts, of everything
 #: make chaos-topics      5,000 new topics and 200 elections: is every acknowledged record in the log? (20 minutes)
+#: make tap-truth         half an hour of faults: does the tap say what the brokers say? (MINUTES=5 SEED=7 VERIFY=2)
 #: make matrix            the unit tests on Python 3.11 and 3.13
 #: make dev               install what all tests need
 #: make proto             compile proto/kafkapixy.proto
@@ -241,6 +242,10 @@ fuzz: $(VENV)/.test
 # TOPICS=300 ELECTIONS=50 for a quick look; tests/chaos/test_produce.py has a shorter form.
 chaos-topics: $(VENV)/.dev
 	$(BIN)/python -m tests.chaos.new_topics $(if $(TOPICS),--topics $(TOPICS)) $(if $(ELECTIONS),--elections $(ELECTIONS))
+
+# A seed draws the same faults; when they strike depends on the machine.
+tap-truth: $(VENV)/.dev
+	$(BIN)/python -m tests.chaos.tap_truth --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(VERIFY),--verify $(VERIFY))
 
 # The unit tests on the oldest and the newest Python that we support, each in an environment of its own.
 # One that is not installed is named and left out; pyenv's are found without being activated.

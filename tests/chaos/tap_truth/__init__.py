@@ -1,0 +1,1 @@
+"""``make tap-truth``: what the tap says of groups, compared with what the brokers say, through faults."""
