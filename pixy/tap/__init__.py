@@ -16,7 +16,7 @@ pure: no IO, no clock. To follow one frame from the client's socket to the obser
 6. ``observer_actor`` runs in a thread and gives each event to the observer.
 7. ``observer`` decodes captured frames and keeps the state, with ``connections`` and ``record_traffic``: ``classic`` (with ``member_metadata``), ``heartbeats``
    (KIP-848), ``shares``, ``streams`` and ``described`` update ``groups`` in the ``registry``, which records
-   ``rebalances`` and ``anomalies``; ``offsets`` keeps commits (``transactions`` until they end) and ``ends``; ``topics``
+   ``rebalances`` and ``anomalies``; ``assignments`` reports a member's partitions; ``offsets`` keeps commits (``transactions`` until they end) and ``ends``; ``topics``
    keeps names and sizes; ``sequences`` finds gaps; ``inventory`` counts requests by software and version, ``traffic``
    bytes, errors and throttle times, ``latency`` response times; ``findings`` are computed from all of these.
 

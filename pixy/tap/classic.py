@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Any, TypeGuard
 
 from pixy.tap import rebalances
+from pixy.tap.assignments import report_assignment
 from pixy.tap.groups import Group, Member, Partition, Path, State, partitions_of
-from pixy.tap.member_metadata import CONSUMER, ProtocolTypes, by_topic, subscription_of, topics_of
+from pixy.tap.member_metadata import CONSUMER, ProtocolTypes, subscription_of, topics_of
 from pixy.tap.rebalances import Rebalance, Trigger
 from pixy.tap.registry import Peer, Registry
 from pixy.wire.consumer_protocol import decode_assignment
@@ -233,18 +234,7 @@ class ClassicGroups:
         except WireError:
             return  # some clients use formats of their own
         found: frozenset[Partition] = partitions_of(body["AssignedPartitions"], "Topic")
-        if found != member.partitions:
-            member.partitions = found
-            self._registry.emit(
-                "assignment",
-                at,
-                group=group.id,
-                generation=group.generation,
-                member=member.id,
-                client_id=member.client_id,
-                partitions=by_topic(found),
-                path=member.path.value,
-            )
+        report_assignment(self._registry, group, member, found, at, group.generation)
 
     # -- Heartbeat, LeaveGroup ---------------------------------------------------------------------
 

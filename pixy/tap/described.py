@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from pixy.tap.assignments import report_assignment
 from pixy.tap.groups import Group, Member, Partition, Path, State, partitions_of
-from pixy.tap.heartbeats import report_assignment
 from pixy.tap.member_metadata import CONSUMER, topics_of
 from pixy.tap.registry import Registry
 from pixy.wire.consumer_protocol import decode_assignment
@@ -58,9 +58,7 @@ class Described:
             group.protocol_type = body["ProtocolType"] or group.protocol_type
             group.protocol_name = body["ProtocolData"] or group.protocol_name
         else:
-            group.kind = _KINDS[key]
-            group.protocol_type = _KINDS[key]
-            group.path = Path.HEARTBEAT
+            group.claim(_KINDS[key])
             if key == 69:
                 group.protocol_name = body["AssignorName"] or None
             group.generation = max(group.generation, body["GroupEpoch"])
@@ -113,7 +111,7 @@ class Described:
             )
         # What the member itself was told is newer, or the same.
         if found is not None and (member.partitions is None or not member.seen_here):
-            report_assignment(self._registry, group, member, found, at)
+            report_assignment(self._registry, group, member, found, at, member.generation)
 
 
 __all__ = ["KEYS", "Described"]

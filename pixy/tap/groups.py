@@ -169,6 +169,10 @@ class Group:
         self.members = LruDict(self.bounds.members)
         self.committed = LruDict(self.bounds.offsets)
 
+    def claim(self, kind: str) -> None:
+        """Note that members of a kind were seen that have epochs: ``consumer``, ``share`` or ``streams``."""
+        self.kind, self.protocol_type, self.path = kind, kind, Path.HEARTBEAT
+
     def alive(self) -> list[Member]:
         """List the members by id."""
         return sorted(self.members.values(), key=lambda member: member.id)

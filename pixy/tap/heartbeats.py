@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from pixy.tap import rebalances
-from pixy.tap.groups import Group, Member, Partition, Path, State, partitions_of
+from pixy.tap.assignments import report_assignment
+from pixy.tap.groups import Group, Member, Partition, State, partitions_of
 from pixy.tap.rebalances import Trigger
 from pixy.tap.registry import Peer, Registry
 
@@ -50,13 +51,12 @@ class ConsumerGroups:
         if group.kind != "consumer":  # a classic group that migrates has no assignor and no leader any more
             group.protocol_name, group.leader = None, ""
             group.expected.clear()
-        group.kind, group.path, group.protocol_type = "consumer", Path.HEARTBEAT, "consumer"
+        group.claim("consumer")
         if request["MemberEpoch"] < 0:
             self._left(group, at, request, member_id)
             return
         is_new = member_id not in group.members
-        member = self._registry.member(group, member_id)
-        self._registry.touch(group, member, peer, at)
+        member = self._registry.heard(group, member_id, peer, at)
         member.beats += 1
         changed = self._apply_request(member, request)
         if is_new:
@@ -97,8 +97,6 @@ class ConsumerGroups:
     def _apply_request(self, member: Member, request: Body) -> bool:
         """Apply a member's request; return whether its subscription has changed since it joined."""
         before = (member.subscription, member.pattern)
-        member.path = Path.HEARTBEAT
-        member.session_timeout = self._registry.config.session_timeout
         if request["MemberEpoch"] == JOIN_EPOCH:  # a joining member sends everything
             member.partitions, member.owned, member.pattern = frozenset(), frozenset(), None
         if request["InstanceId"] is not None:
@@ -137,7 +135,7 @@ class ConsumerGroups:
                 group.awaited -= found
                 if given_up:
                     group.stir()
-                report_assignment(self._registry, group, member, found, at)
+                report_assignment(self._registry, group, member, found, at, member.generation)
 
     def _unseen_cause(self, group: Group, at: float) -> Trigger:
         topics = self._registry.topics
@@ -166,34 +164,3 @@ class ConsumerGroups:
             return
         group.counts = {topic: self._registry.topics.count(topic) for topic in group.subscribed()}
         self._registry.finish(group, at)
-
-
-def report_assignment(
-    registry: Registry, group: Group, member: Member, found: frozenset[Partition], at: float
-) -> None:
-    """Take over a member's assignment, and emit ``assignment`` if it is another than before.
-
-    Args:
-        registry: the registry.
-        group: the member's group.
-        member: the member.
-        found: its partitions, by topic id; of a Streams group its tasks.
-        at: when, in seconds since the epoch.
-    """
-    if found == member.partitions:
-        return
-    member.partitions = found
-    show = registry.topics.show
-    named: dict[str, list[int]] = {}
-    for topic, partition in found:
-        named.setdefault(show(topic), []).append(partition)
-    registry.emit(
-        "assignment",
-        at,
-        group=group.id,
-        generation=member.generation,
-        member=member.id,
-        client_id=member.client_id,
-        partitions={topic: sorted(named[topic]) for topic in sorted(named)},
-        path=member.path.value,
-    )

@@ -1,10 +1,10 @@
-"""Read a classic member's metadata: the group's protocol type, and with it subscriptions and assignments."""
+"""Read a classic member's metadata: the group's protocol type, and with it subscriptions."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from pixy.tap.groups import Group, Partition, Path
+from pixy.tap.groups import Group, Path
 from pixy.tap.lru import LruDict
 from pixy.wire.consumer_protocol import decode_subscription
 from pixy.wire.exceptions import WireError
@@ -75,12 +75,4 @@ def topics_of(metadata: bytes) -> tuple[str, ...] | None:
         return None
 
 
-def by_topic(partitions: frozenset[Partition]) -> dict[str, list[int]]:
-    """Group partitions by topic, sorted."""
-    found: dict[str, list[int]] = {}
-    for topic, partition in sorted(partitions, key=str):
-        found.setdefault(str(topic), []).append(partition)
-    return {topic: sorted(each) for topic, each in found.items()}
-
-
-__all__ = ["CONSUMER", "ProtocolTypes", "by_topic", "subscription_of", "topics_of"]
+__all__ = ["CONSUMER", "ProtocolTypes", "subscription_of", "topics_of"]

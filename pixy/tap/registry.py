@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pixy.tap import rebalances
 from pixy.tap.anomalies import anomalies
 from pixy.tap.config import TapConfig
-from pixy.tap.groups import PROBABLY_TIMED_OUT, Group, Member, State
+from pixy.tap.groups import PROBABLY_TIMED_OUT, Group, Member, Path, State
 from pixy.tap.lru import LruDict
 from pixy.tap.rebalances import Rebalance, Timeline, Trigger
 from pixy.tap.topics import Topics
@@ -94,6 +94,20 @@ class Registry:
         member.host = peer.client
         member.software = peer.software_text
         member.client_id = peer.client_id or member.client_id
+
+    def heard(self, group: Group, member_id: str, peer: Peer, at: float) -> Member:
+        """Record a request of a member that has an epoch, and return the member, which may be new.
+
+        Args:
+            group: the member's group.
+            member_id: the member.
+            peer: the connection that the request came on.
+            at: when, in seconds since the epoch.
+        """
+        member = self.member(group, member_id)
+        self.touch(group, member, peer, at)
+        member.path, member.session_timeout = Path.HEARTBEAT, self.config.session_timeout
+        return member
 
     def begin(self, group: Group, at: float, trigger: Trigger) -> Rebalance:
         """Begin a rebalance unless one is in progress, and return the rebalance in progress.

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from pixy.tap.groups import Group, Member, Path, State, partitions_of
-from pixy.tap.heartbeats import LEAVE_EPOCH, report_assignment
+from pixy.tap.assignments import report_assignment
+from pixy.tap.groups import Group, Member, State, partitions_of
+from pixy.tap.heartbeats import FENCED, LEAVE_EPOCH
 from pixy.tap.registry import Peer, Registry
 from pixy.tap.share_decoders import ShareSummary
 
-_UNKNOWN_MEMBER, _FENCED_EPOCH = 25, 110
 _ACKNOWLEDGED: Final = {0: "gaps", 1: "accepted", 2: "released", 3: "rejected", 4: "renewed"}
 """Acknowledgement types; 4 is of Kafka 4.2 and later."""
 
@@ -38,17 +38,16 @@ class ShareGroups:
         """
         group = self._registry.group(request["GroupId"])
         member_id = request["MemberId"]
-        if body["ErrorCode"] in {_UNKNOWN_MEMBER, _FENCED_EPOCH}:
+        if body["ErrorCode"] in FENCED:
             self._registry.gone(group, member_id, "expelled", at)
         if body["ErrorCode"]:
             return
-        _claim(group)
+        group.claim("share")
         if request["MemberEpoch"] == LEAVE_EPOCH:
             self._registry.gone(group, member_id, "left", at)
             return
         is_new = member_id not in group.members
         member = self._seen(group, member_id, peer, at)
-        member.session_timeout = self._registry.config.session_timeout
         if request["SubscribedTopicNames"] is not None:
             member.subscription = tuple(request["SubscribedTopicNames"])
         member.generation = body["MemberEpoch"]
@@ -57,7 +56,7 @@ class ShareGroups:
             self._registry.joined(group, member, at)
         if body["Assignment"] is not None:
             found = partitions_of(body["Assignment"]["TopicPartitions"], "TopicId")
-            report_assignment(self._registry, group, member, found, at)
+            report_assignment(self._registry, group, member, found, at, member.generation)
         group.state = State.STABLE
 
     def answered(self, at: float, peer: Peer, request: Body, summary: ShareSummary) -> None:
@@ -72,7 +71,7 @@ class ShareGroups:
         if not request.get("GroupId") or not request.get("MemberId") or summary.error:
             return
         group = self._registry.group(request["GroupId"])
-        _claim(group)
+        group.claim("share")
         member = self._seen(group, request["MemberId"], peer, at)
         refused = set(summary.refused)
         for topic in request["Topics"]:
@@ -84,16 +83,9 @@ class ShareGroups:
             member.redelivered += each.redelivered
 
     def _seen(self, group: Group, member_id: str, peer: Peer, at: float) -> Member:
-        member = self._registry.member(group, member_id)
-        if not member.joined_at:
-            member.joined_at = at
-        self._registry.touch(group, member, peer, at)
-        member.path = Path.HEARTBEAT
+        member = self._registry.heard(group, member_id, peer, at)
+        member.joined_at = member.joined_at or at
         return member
-
-
-def _claim(group: Group) -> None:
-    group.kind, group.protocol_type, group.path = "share", "share", Path.HEARTBEAT
 
 
 def _count(member: Member, batches: list[Body]) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from pixy.tap import rebalances
-from pixy.tap.groups import Partition, Path, State
-from pixy.tap.heartbeats import FENCED, JOIN_EPOCH, report_assignment
+from pixy.tap.assignments import report_assignment
+from pixy.tap.groups import Partition, State
+from pixy.tap.heartbeats import FENCED, JOIN_EPOCH
 from pixy.tap.rebalances import Trigger
 from pixy.tap.registry import Peer, Registry
 
@@ -34,7 +35,7 @@ class StreamsGroups:
             self._registry.gone(group, member_id, "expelled", at)
         if body["ErrorCode"]:
             return
-        group.kind, group.protocol_type, group.path = "streams", "streams", Path.HEARTBEAT
+        group.claim("streams")
         if request["MemberEpoch"] < 0:
             member = group.members.get(member_id)
             if member is not None and len(group.members) > 1:
@@ -42,9 +43,7 @@ class StreamsGroups:
             self._registry.gone(group, member_id, "left", at)
             return
         is_new = member_id not in group.members
-        member = self._registry.member(group, member_id)
-        self._registry.touch(group, member, peer, at)
-        member.path, member.session_timeout = Path.HEARTBEAT, self._registry.config.session_timeout
+        member = self._registry.heard(group, member_id, peer, at)
         member.instance_id = request["InstanceId"] or member.instance_id
         if request["Topology"] is not None:
             member.subscription = tuple(
@@ -59,7 +58,7 @@ class StreamsGroups:
         group.generation = max(group.generation, body["MemberEpoch"])
         member.generation = body["MemberEpoch"]
         if body["ActiveTasks"] is not None:
-            report_assignment(self._registry, group, member, _tasks(body["ActiveTasks"]), at)
+            report_assignment(self._registry, group, member, _tasks(body["ActiveTasks"]), at, member.generation)
         waiting = [body[name] for name in ("StandbyTasks", "WarmupTasks") if body[name] is not None]
         if waiting:
             member.standby = frozenset().union(*map(_tasks, waiting))
