@@ -128,6 +128,8 @@ class Commit(NamedTuple):
     """The time of the response that told it, in seconds since the epoch."""
     source: str = "commit"
     """``commit``, ``transaction``, ``fetch`` (an OffsetFetch response) or ``verify``."""
+    connection: int = -1
+    """The connection of an OffsetCommit, whose responses come in order; -1 for another source."""
 
 
 @dataclass(slots=True)

@@ -85,7 +85,6 @@ class Observer:
             GROUP_HEARTBEAT: self.heartbeats.heartbeat,
             SHARE_HEARTBEAT: self.shares.heartbeat,
             STREAMS_HEARTBEAT: self.streams.heartbeat,
-            OFFSET_COMMIT: self.offsets.committed,
         }
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             events.Opened: self._opened,
@@ -249,6 +248,8 @@ class Observer:
         asked_at, request = asked
         if key == JOIN:
             self.classic.joined(at, peer, request, body, asked_at)
+        elif key == OFFSET_COMMIT:
+            self.offsets.committed(at, asked_at, peer, request, body)
         elif key == LIST_OFFSETS:
             self.offsets.listed(at, asked_at, peer, request, body)
         elif key == OFFSET_FETCH:

@@ -28,18 +28,20 @@ class Offsets:
 
     # -- commits -----------------------------------------------------------------------------------
 
-    def committed(self, at: float, peer: Peer, request: Body, body: Body) -> None:
+    def committed(self, at: float, asked_at: float, peer: Peer, request: Body, body: Body) -> None:
         """Process an OffsetCommit request and its response.
 
         Args:
             at: when the response passed, in seconds since the epoch.
+            asked_at: when the request passed: of two commits that were on their way at the same time, on two connections, the
+                greater offset holds, because a coordinator that was frozen or cut off answers late.
             peer: the connection.
             request: the request; a commit with a generation also shows that the member is alive.
             body: the response.
         """
         failed = self._failed(body)
         accepted = {
-            key: Commit(partition["CommittedOffset"], at)
+            key: Commit(partition["CommittedOffset"], at, connection=peer.number)
             for topic in request["Topics"]
             for partition in topic["Partitions"]
             if (key := (self._topic(topic), partition["PartitionIndex"])) not in failed
@@ -48,7 +50,14 @@ class Offsets:
             return
         group = self._group(request["GroupId"])
         for key, commit in accepted.items():
-            group.committed[key] = commit
+            known = group.committed.get(key)
+            if (
+                known is None
+                or known.at <= asked_at
+                or known.offset <= commit.offset
+                or known.connection == peer.number
+            ):
+                group.committed[key] = commit
         generation = request.get("GenerationIdOrMemberEpoch", -1)
         if generation >= 0 and request.get("MemberId"):
             if group.kind in {"consumer", "streams"}:

@@ -364,6 +364,22 @@ def test_a_lag_is_as_old_as_the_older_of_its_end_and_its_commit() -> None:
     assert 'kafka_tap_group_lag_commit_age_seconds{group="g",topic="t"} 302' in text
 
 
+def test_a_coordinator_that_answers_late_takes_back_no_commit() -> None:
+    """Broker 1 froze before it answered 100, the group went to broker 2 and committed 140 there, and broker 1 came back."""
+    stage = Stage()
+    one, other = stage.client(), stage.client()
+    offsets = [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "CommittedOffset": 100}]}]
+    late = one.ask("OffsetCommit", 7, {"GroupId": "g", "Topics": offsets})
+    stage.now += 5
+    commit(other, 7, {0: 140})
+    stage.now += 5
+    one.answer(late, {"Topics": [{"Name": "t", "Partitions": [{"PartitionIndex": 0, "ErrorCode": 0}]}]})
+    found = stage.group()["offsets"][0]
+    assert (found["committed"], found["committed_age"]) == (140, 5)
+    commit(other, 7, {0: 90})
+    assert stage.group()["offsets"][0]["committed"] == 90, "set back on purpose"
+
+
 def test_the_lag_behind_writes_without_a_response_is_uncertain() -> None:
     stage = Stage()
     client = stage.client()
