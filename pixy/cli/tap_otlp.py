@@ -42,7 +42,11 @@ async def exporting(service: TapService, url: str, interval: float) -> AsyncIter
 
     def said(taken: bool) -> None:
         where = urlsplit(url).netloc.rpartition("@")[2]
-        what = "takes response times" if taken else "does not take response times; the tap goes on and tries again"
+        what = (
+            "takes response times"
+            if taken
+            else "does not take response times; the tap goes on and tries again"
+        )
         remark(f"kafka-pixy tap: --otlp: {where} {what}")
 
     export = LatencyExport(url, lambda: service.ask("timings"), said)

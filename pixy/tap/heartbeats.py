@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from pixy.tap import rebalances
 from pixy.tap.assignments import report_assignment
-from pixy.tap.groups import Group, Member, Partition, State, partitions_of
+from pixy.tap.groups import Group, Member, State, partitions_of
 from pixy.tap.rebalances import Trigger
 from pixy.tap.registry import Peer, Registry
 

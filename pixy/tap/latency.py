@@ -152,8 +152,7 @@ class Latency:
         found = [(api_name(key), broker, each) for (key, broker), each in self.brokers.items() if broker]
         found += [(api_name(key), "", each) for key, each in self.queues.items()]
         return [
-            Timing(api, broker, each.bounds, tuple(each.buckets), each.seconds)
-            for api, broker, each in found
+            Timing(api, broker, each.bounds, tuple(each.buckets), each.seconds) for api, broker, each in found
         ]
 
     @property

@@ -58,7 +58,9 @@ class StreamsGroups:
         group.generation = max(group.generation, body["MemberEpoch"])
         member.generation = body["MemberEpoch"]
         if body["ActiveTasks"] is not None:
-            report_assignment(self._registry, group, member, _tasks(body["ActiveTasks"]), at, member.generation)
+            report_assignment(
+                self._registry, group, member, _tasks(body["ActiveTasks"]), at, member.generation
+            )
         waiting = [body[name] for name in ("StandbyTasks", "WarmupTasks") if body[name] is not None]
         if waiting:
             member.standby = frozenset().union(*map(_tasks, waiting))

@@ -105,9 +105,7 @@ class Run:
             with contextlib.suppress(*UNREACHABLE):
                 differs = await self.differences()
         if not differs:
-            differs = self.compare_tool(
-                await world.groups(), await asyncio.to_thread(world.lags)
-            )
+            differs = self.compare_tool(await world.groups(), await asyncio.to_thread(world.lags))
         self.note(differs, f"{during}, {QUIET_WITHIN:g} s after it")
         world.write(True)
         print(f"{during}: {'agreed' if not differs else 'differed'} when quiet", flush=True)
@@ -159,7 +157,14 @@ async def main(minutes: float, seed: int, verify: float) -> int:
             while time.monotonic() < until:
                 await run.round()
             counts = (await world.tap.ask())["counts"]
-    lost = {"undecodable", "unmatched", "lost_sync", "defects", "lost_events", "rewrite_failed"} & counts.keys()
+    lost = {
+        "undecodable",
+        "unmatched",
+        "lost_sync",
+        "defects",
+        "lost_events",
+        "rewrite_failed",
+    } & counts.keys()
     run.note([f"{each}: {counts[each]}" for each in sorted(lost)], "the run")
     print(
         f"{run.rounds} rounds, {run.looks} looks, {world.truth.claims:,} claims compared, {len(run.found)} wrong; seed {seed}"
@@ -168,10 +173,14 @@ async def main(minutes: float, seed: int, verify: float) -> int:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--seed", type=int, default=None)
-    parser.add_argument("--verify", type=float, default=0.0, help="the tap's --verify, in seconds (default: none)")
+    parser.add_argument(
+        "--verify", type=float, default=0.0, help="the tap's --verify, in seconds (default: none)"
+    )
     args = parser.parse_args()
     drawn = random.SystemRandom().randrange(10_000) if args.seed is None else args.seed
     sys.exit(asyncio.run(main(args.minutes, drawn, args.verify)))

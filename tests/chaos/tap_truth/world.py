@@ -64,9 +64,7 @@ class World:
         await asyncio.to_thread(self.cluster.create_topic, TOPIC, PARTITIONS)
         brokers = tuple(("localhost", each["PLAINTEXT"]) for each in self.cluster.ports.values())
         self.tap = TapService(
-            TapConfig(
-                brokers, ("127.0.0.1", 0), rewrite=True, session_timeout=_SESSION, verify=self._verify
-            )
+            TapConfig(brokers, ("127.0.0.1", 0), rewrite=True, session_timeout=_SESSION, verify=self._verify)
         )
         await self.tap.start()
         self._writer = threading.Thread(target=self._write, daemon=True)

@@ -198,7 +198,9 @@ def test_a_dead_connection_then_a_session_timeout() -> None:
         a.heartbeat()
     assert set(owners(stage)) == {"ma", "mb"}
     a.heartbeat(27)  # the coordinator's clock started before the tap's
-    assert stage.timeline()[-1]["trigger"] == "heartbeat expiration" and stage.timeline()[-1]["member"] == "mb"
+    assert (
+        stage.timeline()[-1]["trigger"] == "heartbeat expiration" and stage.timeline()[-1]["member"] == "mb"
+    )
     settle(2, {a: ("ma", assignment(t=[0, 1, 2, 3]))})
     assert [(each["member"], each["how"]) for each in stage.group()["gone"]] == [
         ("mb", "not in the next generation")
