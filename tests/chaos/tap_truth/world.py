@@ -35,6 +35,7 @@ UNREACHABLE: Final = (WireError, KafkaError, OSError, RuntimeError)
 _SESSION: Final = KIP_848["group.consumer.session.timeout.ms"] / 1000
 _CALL: Final[dict[str, Any]] = {"request_timeout": 2.0, "dial_timeout": 0.5}
 _RATE: Final = 0.01
+_ATTEMPTS: Final = 20
 
 
 class World:
@@ -69,11 +70,15 @@ class World:
         await self.tap.start()
         self._writer = threading.Thread(target=self._write, daemon=True)
         self._writer.start()
-        self.write(True)
-        for group in LIVE:
-            for _ in range(2):
-                await self.add_member(group)
-        await asyncio.to_thread(self.commit, self.here, 0)
+        try:
+            self.write(True)
+            for group in LIVE:
+                for _ in range(2):
+                    await self.add_member(group)
+            await asyncio.to_thread(self.commit, self.here, 0)
+        except BaseException:
+            await self.__aexit__()
+            raise
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
@@ -135,9 +140,17 @@ class World:
 
     def commit(self, bootstrap: list[str], offset: int) -> None:
         """Set the committed offsets of the group without members."""
-        for partition in range(PARTITIONS):
-            with wire.GroupClient(bootstrap, IDLE, **_CALL) as group:
-                group.commit_offset(TOPIC, partition, offset)
+        for left in reversed(range(_ATTEMPTS)):
+            try:
+                with wire.GroupClient(bootstrap, IDLE, **_CALL) as group:
+                    codes = group.commit_offsets({(TOPIC, each): offset for each in range(PARTITIONS)})
+                if any(codes.values()):
+                    raise RuntimeError(f"the coordinator refuses to commit: {codes}")
+                return
+            except UNREACHABLE:
+                if not left:
+                    raise
+                time.sleep(0.5)
 
     # -- what brokers say --------------------------------------------------------------------------
 
