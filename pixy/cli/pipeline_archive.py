@@ -96,6 +96,13 @@ def _add_job_options(parser: argparse.ArgumentParser) -> None:
         help="commit the archived offsets for this group, so that lag tools see the job",
     )
     parser.add_argument(
+        "--decode",
+        metavar="FILE",
+        default="",
+        help="decode Avro values into typed columns, by the schema registry that this YAML file names: url, ca, username, "
+        "password_file, timeout, max_schemas",
+    )
+    parser.add_argument(
         "--metrics-file",
         metavar="FILE",
         default="",
@@ -149,6 +156,7 @@ def parse_start(text: str) -> str | int:
 
 
 def _job(args: argparse.Namespace) -> Any:
+    from pixy.kafka.schema_registry import Registry, load_settings
     from pixy.pipeline.archive.job import Job
     from pixy.pipeline.archive.subscription import Subscription, check_job_name
 
@@ -168,6 +176,7 @@ def _job(args: argparse.Namespace) -> Any:
         read_committed=args.read_committed,
         skip_lost=args.on_data_loss == "skip",
         commit_as=args.commit_as,
+        decode=Registry(load_settings(args.decode)) if args.decode else None,
     )
 
 
@@ -227,6 +236,7 @@ def _summary(job: Any, progress: Any, ended: str, seconds: float) -> dict[str, A
             {"topic": topic, "records": count, "bytes": size}
             for topic, (count, size) in sorted(progress.by_topic.items())
         ],
+        "values": [{"topic": topic, **counts} for topic, counts in sorted(progress.values.items())],
     }
 
 

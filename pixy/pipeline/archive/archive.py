@@ -103,7 +103,9 @@ class Archive:
         with self._locked():
             self._ledger = self._lake.ledger()
             isolation = "read_committed" if self._job.read_committed else "read_uncommitted"
-            writer = BatchWriter(self._spark, self._lake, self._ledger, self._job.name, isolation)
+            writer = BatchWriter(
+                self._spark, self._lake, self._ledger, self._job.name, isolation, self._job.decode
+            )
             try:
                 while not self.stopping.is_set():
                     began = time.monotonic()
@@ -252,6 +254,7 @@ class Archive:
             raise explain(str(error), self._job, cause(str(error))) from error
         self._lake.follow(at_least=FOLLOW_EVERY)
         self.progress.add(entry, time.monotonic() - began)
+        self.progress.add_values(writer.values)
         self._report(entry)
         if self._job.max_rate:
             count = sum(each.stats.count for each in entry.ranges)

@@ -19,7 +19,10 @@ from dataclasses import replace
 from typing import Final
 
 from pyspark.sql import DataFrame, DataFrameWriter, Observation, SparkSession, functions as F
+from pyspark.sql.types import StructType
 
+from pixy.kafka.schema_registry import Registry
+from pixy.pipeline.archive.decoding import Decoding
 from pixy.pipeline.archive.planning import Plan
 from pixy.pipeline.archive.staged_files import (
     BY_DAY,
@@ -29,6 +32,7 @@ from pixy.pipeline.archive.staged_files import (
     staged_file,
     sum_by_partition,
 )
+from pixy.pipeline.decode.values import OUTCOME
 from pixy.pipeline.errors import PipelineError
 from pixy.pipeline.lake.checksum import MASK, Stats
 from pixy.pipeline.lake.entry import BATCH, Entry, Range
@@ -59,14 +63,28 @@ class BatchWriter:
         ledger: its folded history; kept up to date.
         job: the job's name.
         isolation: ``read_committed`` or ``read_uncommitted``.
+        registry: a schema registry, to decode values; None for their bytes alone.
+
+    Attributes:
+        values: of the last batch, numbers of values by topic and outcome.
     """
 
-    def __init__(self, spark: SparkSession, lake: Lake, ledger: Ledger, job: str, isolation: str) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        lake: Lake,
+        ledger: Ledger,
+        job: str,
+        isolation: str,
+        registry: Registry | None = None,
+    ) -> None:
         self._spark = spark
         self._lake = lake
         self._ledger = ledger
         self._job = job
         self._isolation = isolation
+        self._decoding = None if registry is None else Decoding(registry, lake.table)
+        self.values: dict[str, dict[str, int]] = {}
         self._mixed_days = 0.0
         """Share of the last batch's records in partitions with several days."""
 
@@ -83,7 +101,11 @@ class BatchWriter:
         Raises:
             Overlap: another job was faster.
             PipelineError: the files differ from what was read; nothing was published.
+            RegistryError: the schema registry does not answer; nothing was published.
         """
+        self.values = {}
+        if self._decoding is not None:
+            self._decoding.begin(plan.topics())
         folder = f"{DATA}/{self._job}/{uuid.uuid4().hex}"
         staged = self._stage(read(plan.ranges), plan.ranges, folder) if plan.ranges else []
         ranges = (*plan.skipped, *self._with_stats(plan.ranges, staged))
@@ -94,11 +116,19 @@ class BatchWriter:
             self._isolation,
             now_ms(),
             ranges,
-            tuple(plan.events),
+            (*plan.events, *self._decode_events()),
         )
-        return self._lake.publish(
+        if self._decoding is not None and staged:
+            self._decoding.add_columns()
+        entry = self._lake.publish(
             self._ledger, draft, [each.file for each in staged], check=lambda ledger: _check(ledger, ranges)
         )
+        if self._decoding is not None:
+            self._decoding.published()
+        return entry
+
+    def _decode_events(self) -> list[str]:
+        return [] if self._decoding is None else self._decoding.events(self.values)
 
     # -- files ------------------------------------------------------------------------------------
 
@@ -106,7 +136,11 @@ class BatchWriter:
         """Write the rows to files of one topic and day each."""
         observed = Observation()
         rows = columns.with_hash(records, {each.topic: each.topic_id for each in ranges})
-        rows = rows.observe(observed, *columns.observed_columns())
+        counted = columns.observed_columns()
+        if self._decoding is not None:
+            rows = self._decoding.decoded(rows)
+            counted += self._decoding.counts()
+        rows = rows.observe(observed, *counted).drop(OUTCOME)
         total = sum(each.end - each.start for each in ranges)
         tasks = max(self._spark.sparkContext.defaultParallelism, -(-total // SMALL_TASK))
         if len(ranges) > 2 * tasks:
@@ -118,6 +152,8 @@ class BatchWriter:
             self._writer(rows).parquet(self._lake.location.for_spark(f"{folder}/flat"))
             written = self._read_back(f"{folder}/flat")
         self._compare_with_observed(observed, written)
+        if self._decoding is not None:
+            self.values = self._decoding.values_of(observed.get)
         staged = self._split(written, folder)
         self._mixed_days = share_of_mixed_days(staged)
         ids = {each.topic: each.topic_id for each in ranges}
@@ -162,7 +198,7 @@ class BatchWriter:
             return staged
         paths = [self._lake.location.for_spark(each.file.path) for each in mixed]
         split = self._save_by_day(
-            self._spark.read.schema(columns.FILE_SCHEMA).parquet(*paths), f"{folder}/split"
+            self._spark.read.schema(self._file_schema()).parquet(*paths), f"{folder}/split"
         )
         before, after = sum_by_partition(mixed), sum_by_partition(split)
         if before != after:
@@ -171,6 +207,9 @@ class BatchWriter:
                 "nothing is published"
             )
         return [each for each in staged if not each.mixed] + split
+
+    def _file_schema(self) -> StructType:
+        return columns.FILE_SCHEMA if self._decoding is None else self._decoding.file_schema()
 
     def _read_back(self, folder: str) -> list[StagedFile]:
         """Read the stats of a folder's files from their small columns."""

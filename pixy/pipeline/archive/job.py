@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pixy.config import Proxy
+from pixy.kafka.schema_registry import Registry
 from pixy.pipeline.archive.subscription import Subscription
 
 
@@ -25,6 +26,7 @@ class Job:
         read_committed: leave out records of aborted and open transactions.
         skip_lost: continue after offsets that Kafka deleted before they were archived.
         commit_as: a group to commit the archived offsets for, so that lag tools see the job.
+        decode: a schema registry, to decode values into typed columns; None for their bytes alone.
     """
 
     cluster: str
@@ -39,3 +41,4 @@ class Job:
     read_committed: bool = True
     skip_lost: bool = False
     commit_as: str = ""
+    decode: Registry | None = None

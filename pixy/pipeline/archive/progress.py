@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pixy.pipeline.lake.entry import Entry
@@ -18,6 +19,7 @@ class Progress:
         by_topic: (records, bytes) of each topic.
         offsets: next offset to archive, by partition.
         lag: offsets that the broker has and the lake lacks, by partition.
+        values: numbers of values by topic and outcome, of topics whose values are decoded.
     """
 
     batches: int = 0
@@ -27,6 +29,7 @@ class Progress:
     by_topic: dict[str, tuple[int, int]] = field(default_factory=dict)
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     lag: dict[TopicPartition, int] = field(default_factory=dict)
+    values: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def add(self, entry: Entry, seconds: float) -> None:
         """Count a published batch.
@@ -43,3 +46,10 @@ class Progress:
             count, size = self.by_topic.get(each.topic, (0, 0))
             self.by_topic[each.topic] = (count + each.stats.count, size + each.stats.bytes)
             self.offsets[each.topic, each.partition] = each.end
+
+    def add_values(self, values: Mapping[str, Mapping[str, int]]) -> None:
+        """Count the values of a published batch, by topic and outcome."""
+        for topic, outcomes in values.items():
+            sums = self.values.setdefault(topic, {})
+            for outcome, count in outcomes.items():
+                sums[outcome] = sums.get(outcome, 0) + count

@@ -20,7 +20,7 @@ from pixy.pipeline.archive.staged_files import StagedFile, staged_file
 from pixy.pipeline.errors import LakeError, PipelineError
 from pixy.pipeline.lake.checksum import Stats, total
 from pixy.pipeline.lake.data_files import open_file, read_batches
-from pixy.pipeline.lake.data_table import DataFile
+from pixy.pipeline.lake.data_table import TYPED, DataFile
 from pixy.pipeline.lake.lake import Lake
 from pixy.pipeline.lake.layout import DATA
 from pixy.pipeline.spark import columns
@@ -98,14 +98,17 @@ class Rewriter:
             )
         return [each.file for each in written]
 
-    def rows(self, paths: Iterable[str], *, damaged: bool = False) -> DataFrame:
+    def rows(self, paths: Iterable[str], *, topic: str = "", damaged: bool = False) -> DataFrame:
         """Read files of the lake.
 
         Args:
             paths: relative to the lake.
+            topic: the topic of all files, for its column of decoded values; empty for the columns of all topics.
             damaged: pass over what cannot be read, instead of failing.
         """
-        reader = self._spark.read.schema(columns.FILE_SCHEMA).options(
+        typed = self._lake.table.typed_columns()
+        chosen = {name: each for name, each in typed.items() if not topic or name == TYPED + topic}
+        reader = self._spark.read.schema(columns.file_schema(chosen)).options(
             recursiveFileLookup=True, ignoreCorruptFiles=damaged, ignoreMissingFiles=damaged
         )
         return reader.parquet(*[self._lake.location.for_spark(path) for path in paths])
@@ -119,7 +122,7 @@ class Rewriter:
                 f"{group.topic} of {group.date} is left as it is"
             )
         read = Observation()
-        rows = self.rows(file.path for file in group.files).observe(
+        rows = self.rows((file.path for file in group.files), topic=group.topic).observe(
             read,
             *columns.observed_columns(),
             F.sum((F.col("hash") != columns.content_hash()).cast("long")).alias("different"),

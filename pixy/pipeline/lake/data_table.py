@@ -33,6 +33,8 @@ CHECKPOINT_INTERVAL: Final = 100
 """Commits between two checkpoints of Delta's log."""
 LOG_DAYS: Final = 7
 """Days that entries of Delta's log are kept. Each commit lists the log, which takes a second for a month of one every 30 s."""
+TYPED: Final = "value_"
+"""A topic's decoded values are in the column ``value_<topic>``, if it was archived with a schema registry."""
 _YEAR_10000: Final = 253_402_300_800_000
 _TABLE_SCHEMA: Final = pa.schema(
     [
@@ -186,6 +188,23 @@ class DataTable:
     def configuration(self) -> dict[str, str]:
         """The table's properties."""
         return self._table.metadata().configuration
+
+    def typed_columns(self) -> dict[str, pa.DataType]:
+        """Return the columns of decoded values, by name."""
+        schema = pa.schema(self._table.schema())
+        return {field.name: field.type for field in schema if field.name.startswith(TYPED)}
+
+    def add_columns(self, types: Mapping[str, pa.DataType]) -> None:
+        """Add columns that may be null, or fields to columns that are structs, in a commit without files.
+
+        Raises:
+            LakeError: another process has changed the columns meanwhile, or the store refuses.
+        """
+        fields = list(Schema.from_arrow(pa.schema(list(types.items()))).fields)
+        try:
+            self._table.alter.add_columns(fields)
+        except (*_ERRORS, CommitFailedError) as error:
+            raise _failed(f"cannot add columns to the Delta table {self.uri}", error) from error
 
     def refresh(self) -> None:
         """Read the commits that were made since."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row, functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -46,6 +48,16 @@ SCHEMA = StructType(
 
 FILE_SCHEMA = StructType([*SCHEMA.fields, StructField("topic_id", StringType())])
 """Columns of new data files; those of format 1 lack the topic's id."""
+
+
+def file_schema(typed: Mapping[str, pa.DataType]) -> StructType:
+    """Return the columns of data files with decoded values.
+
+    Args:
+        typed: the columns of decoded values.
+    """
+    return StructType([*FILE_SCHEMA.fields, *from_arrow_schema(pa.schema(list(typed.items()))).fields])
+
 
 PARQUET = {
     "compression": "zstd",

@@ -1,0 +1,96 @@
+"""Decode the values of a batch in Spark: typed columns beside the bytes, and counts of what became of the values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
+from pixy.kafka.schema_registry import Registry
+from pixy.pipeline.decode.planning import DecodePlan, plan_decoding
+from pixy.pipeline.decode.values import DECODED, OUTCOME, OUTCOMES, batch_decoder
+from pixy.pipeline.lake.data_table import DataTable
+from pixy.pipeline.spark import columns
+
+
+class Decoding:
+    """Decodes the batches of one run of a job.
+
+    Args:
+        registry: the schema registry; only the driver asks it.
+        table: the table of records, which gets the columns.
+    """
+
+    def __init__(self, registry: Registry, table: DataTable) -> None:
+        self._registry = registry
+        self._table = table
+        self._plan = DecodePlan()
+        self._told: dict[str, list[str]] = {}
+        """Remarks by topic that this run has published."""
+
+    def begin(self, topics: Sequence[str]) -> None:
+        """Plan a batch, whose offsets are known already.
+
+        Raises:
+            RegistryError: the registry does not answer.
+        """
+        self._plan = plan_decoding(topics, self._table.typed_columns(), self._registry.schemas)
+
+    def decoded(self, rows: DataFrame) -> DataFrame:
+        """Add the typed columns and the outcome of each value."""
+        if not self._plan.topics:
+            return rows.withColumn(OUTCOME, F.lit(None).cast("string"))
+        schema = StructType([*self.file_schema().fields, StructField(OUTCOME, StringType())])
+        return rows.mapInArrow(batch_decoder(self._plan.topics), schema)  # type: ignore[arg-type]
+
+    def file_schema(self) -> StructType:
+        """Return the columns of the batch's files."""
+        typed = {each.column: each.type for each in self._plan.topics.values() if each.type is not None}
+        return columns.file_schema(typed)
+
+    def counts(self) -> list[Column]:
+        """Build the aggregates that :meth:`values_of` converts."""
+        return [
+            F.count_if((F.col("topic") == topic) & (F.col(OUTCOME) == outcome)).alias(_name(at, outcome))
+            for at, topic in enumerate(self._plan.topics)
+            for outcome in OUTCOMES
+        ]
+
+    def values_of(self, observed: Mapping[str, Any]) -> dict[str, dict[str, int]]:
+        """Return the numbers of values by topic and outcome."""
+        return {
+            topic: {outcome: observed[_name(at, outcome)] for outcome in OUTCOMES}
+            for at, topic in enumerate(self._plan.topics)
+        }
+
+    def events(self, values: Mapping[str, Mapping[str, int]]) -> list[str]:
+        """Return the batch's counts as text, and remarks that the run has not made yet."""
+        events = []
+        for topic, remarks in self._plan.remarks.items():
+            events += [f"topic {topic}: {text}" for text in remarks if text not in self._told.get(topic, [])]
+        for topic, outcomes in values.items():
+            if any(outcomes.values()):
+                raw = ", ".join(
+                    f"{count} {outcome}"
+                    for outcome, count in outcomes.items()
+                    if count and outcome != DECODED
+                )
+                events.append(f"topic {topic}: {outcomes[DECODED]} values decoded, kept raw: {raw or 'none'}")
+        return events
+
+    def published(self) -> None:
+        """The batch's events are published: remarks are not repeated by later batches of the run."""
+        self._told.update(self._plan.remarks)
+
+    def add_columns(self) -> None:
+        """Add the columns of the batch that the table lacks. A kill afterwards leaves columns without values."""
+        added = self._plan.added(self._table.typed_columns())
+        if added:
+            self._table.add_columns(added)
+            self._table.refresh()
+
+
+def _name(at: int, outcome: str) -> str:
+    return f"values_{at}_{outcome.replace(' ', '_')}"
