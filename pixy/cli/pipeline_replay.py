@@ -273,13 +273,13 @@ def _summary(args: argparse.Namespace, result: Any, seconds: float, folder: Any)
 
 
 def _finder(args: argparse.Namespace) -> Any:
-    def find(files: Any, where: str) -> Any:
+    def find(files: Any, where: str, typed: Any) -> Any:
         from pixy.pipeline.spark.predicate import find as by_spark
         from pixy.pipeline.spark.session import running
 
         session = running("replay", args.master, args.jars, args.conf, verbose=args.verbose)
         with doing("starting Spark") as now, session as spark:
             now(f"finding the records of --where in {len(files):,} files")
-            yield from by_spark(spark, files, where)
+            yield from by_spark(spark, files, where, typed)
 
     return find

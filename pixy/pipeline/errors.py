@@ -39,3 +39,7 @@ class CheckpointError(PipelineError):
 
 class SourceError(PipelineError):
     """Kafka lacks what the job needs: the topic is gone or was created again, or offsets have expired."""
+
+
+class Overlap(PipelineError):
+    """Another job has archived offsets of the batch meanwhile, or changed the table's columns; nothing was published."""

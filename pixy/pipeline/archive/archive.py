@@ -24,13 +24,13 @@ from pixy.errors import PixyError
 from pixy.kafka import settings
 from pixy.kafka.blocking import ClusterView
 from pixy.kafka.consumer import Commit
-from pixy.pipeline.archive.batch_writer import BatchWriter, Overlap
+from pixy.pipeline.archive.batch_writer import BatchWriter
 from pixy.pipeline.archive.failures import explain
 from pixy.pipeline.archive.job import Job
 from pixy.pipeline.archive.planning import Plan, missing_topics, plan_batch
 from pixy.pipeline.archive.progress import Progress
 from pixy.pipeline.archive.subscription import starting_offsets
-from pixy.pipeline.errors import LakeError, PipelineError, SourceError
+from pixy.pipeline.errors import LakeError, Overlap, PipelineError, SourceError
 from pixy.pipeline.lake.entry import Entry, Range
 from pixy.pipeline.lake.lake import FOLLOW_EVERY, Lake
 from pixy.pipeline.lake.layout import JOBS

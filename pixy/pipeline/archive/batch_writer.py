@@ -33,7 +33,7 @@ from pixy.pipeline.archive.staged_files import (
     sum_by_partition,
 )
 from pixy.pipeline.decode.values import OUTCOME
-from pixy.pipeline.errors import PipelineError
+from pixy.pipeline.errors import Overlap, PipelineError
 from pixy.pipeline.lake.checksum import MASK, Stats
 from pixy.pipeline.lake.entry import BATCH, Entry, Range
 from pixy.pipeline.lake.lake import Lake, now_ms
@@ -48,10 +48,6 @@ MIXED_DAYS: Final = 0.2
 """If a larger share of a batch's records is in partitions with several days, the next batch is written by day."""
 
 _READERS: Final = 4
-
-
-class Overlap(PipelineError):
-    """Another job has archived offsets of the batch meanwhile; nothing was published."""
 
 
 class BatchWriter:
@@ -99,7 +95,7 @@ class BatchWriter:
             The published entry.
 
         Raises:
-            Overlap: another job was faster.
+            Overlap: another job was faster, with the offsets or with other columns; nothing was published.
             PipelineError: the files differ from what was read; nothing was published.
             RegistryError: the schema registry does not answer; nothing was published.
         """

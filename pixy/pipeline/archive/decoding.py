@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from pixy.kafka.schema_registry import Registry
 from pixy.pipeline.decode.planning import DecodePlan, plan_decoding
 from pixy.pipeline.decode.values import DECODED, OUTCOME, OUTCOMES, batch_decoder
+from pixy.pipeline.errors import Overlap, Published
 from pixy.pipeline.lake.data_table import DataTable
 from pixy.pipeline.spark import columns
+
+_RECORDS_AT_A_TIME: Final = 1_000
+"""Records that a task decodes at a time; with records of 1 MB it holds some 3 GB."""
 
 
 class Decoding:
@@ -27,6 +32,7 @@ class Decoding:
         self._registry = registry
         self._table = table
         self._plan = DecodePlan()
+        self._present: dict[str, pa.DataType] = {}
         self._told: dict[str, list[str]] = {}
         """Remarks by topic that this run has published."""
 
@@ -36,12 +42,15 @@ class Decoding:
         Raises:
             RegistryError: the registry does not answer.
         """
-        self._plan = plan_decoding(topics, self._table.typed_columns(), self._registry.schemas)
+        self._present = self._table.typed_columns()
+        self._plan = plan_decoding(topics, self._present, self._registry.schemas)
 
     def decoded(self, rows: DataFrame) -> DataFrame:
         """Add the typed columns and the outcome of each value."""
         if not self._plan.topics:
             return rows.withColumn(OUTCOME, F.lit(None).cast("string"))
+        # Python gets this many records at a time, each with its bytes.
+        rows.sparkSession.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(_RECORDS_AT_A_TIME))
         schema = StructType([*self.file_schema().fields, StructField(OUTCOME, StringType())])
         return rows.mapInArrow(batch_decoder(self._plan.topics), schema)  # type: ignore[arg-type]
 
@@ -85,10 +94,20 @@ class Decoding:
         self._told.update(self._plan.remarks)
 
     def add_columns(self) -> None:
-        """Add the columns of the batch that the table lacks. A kill afterwards leaves columns without values."""
-        added = self._plan.added(self._table.typed_columns())
+        """Add the columns of the batch that the table lacks. A kill afterwards leaves columns without values.
+
+        Raises:
+            Overlap: another process has changed the columns since the batch was planned: its files may not fit.
+        """
+        self._table.refresh()
+        if self._table.typed_columns() != self._present:
+            raise Overlap(f"another job has changed the columns of {self._table.uri}")
+        added = self._plan.added(self._present)
         if added:
-            self._table.add_columns(added)
+            try:
+                self._table.add_columns(added)
+            except Published as error:
+                raise Overlap(str(error)) from error
             self._table.refresh()
 
 

@@ -96,6 +96,8 @@ def _column(schema: Any, path: str, left_out: list[str], depth: int) -> pa.DataT
     if isinstance(kind, (dict, list)):
         return _column(kind, path, left_out, depth)
     if kind == "record":
+        if logical == "variant":
+            raise NoColumn("a variant")
         return _struct(described, path, left_out, depth)
     if kind == "array":
         return pa.list_(_column(described["items"], path, left_out, depth + 1))

@@ -198,12 +198,15 @@ class DataTable:
         """Add columns that may be null, or fields to columns that are structs, in a commit without files.
 
         Raises:
-            LakeError: another process has changed the columns meanwhile, or the store refuses.
+            Published: another process has changed the table meanwhile.
+            LakeError: the store refuses.
         """
         fields = list(Schema.from_arrow(pa.schema(list(types.items()))).fields)
         try:
             self._table.alter.add_columns(fields)
-        except (*_ERRORS, CommitFailedError) as error:
+        except CommitFailedError as error:
+            raise Published(f"another process has written to {self.uri}: {error}") from error
+        except _ERRORS as error:
             raise _failed(f"cannot add columns to the Delta table {self.uri}", error) from error
 
     def refresh(self) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+import pyarrow as pa
 
 from pixy.config import Proxy
 from pixy.errors import KafkaError
@@ -33,8 +35,8 @@ from pixy.pipeline.replay.writer import Plan, Progress, ReplayWriter, count
 CREATED = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
 """Settings of a topic that ``create`` makes."""
 
-Finder = Callable[[Sequence[str], str], Iterable[Piece]]
-"""Evaluates SQL over files, with Spark; returns the matches, sorted."""
+Finder = Callable[[Sequence[str], str, Mapping[str, pa.DataType]], Iterable[Piece]]
+"""Evaluates SQL over files, with Spark, given the columns of decoded values; returns the matches, sorted."""
 
 
 @dataclass
@@ -239,7 +241,7 @@ class ReplayJob:
             for file in self._lake_state.select(self._request.topic)
             if any(file.may_hold(number) for number in partitions)
         ]
-        return self._find(files, selection.where)
+        return self._find(files, selection.where, self._lake.table.typed_columns())
 
     def _find_matches(self, partitions: Sequence[int], selection: Selection) -> Matches:
         found: dict[int, array[int]] = {}

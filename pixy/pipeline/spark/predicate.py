@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
+import pyarrow as pa
 from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import SparkSession, functions as F
 
@@ -17,13 +18,16 @@ BLOCK: Final = 65_536
 """Offsets of a partition that come to the driver at a time."""
 
 
-def find(spark: SparkSession, files: Sequence[str], where: str) -> Iterator[Piece]:
+def find(
+    spark: SparkSession, files: Sequence[str], where: str, typed: Mapping[str, pa.DataType]
+) -> Iterator[Piece]:
     """Find the records for which a predicate is true; the driver holds those of one task at a time.
 
     Args:
         spark: the session.
         files: paths of data files.
         where: Spark SQL over the lake's columns.
+        typed: columns of decoded values.
 
     Yields:
         A partition and sorted offsets of it; pieces are sorted.
@@ -33,7 +37,7 @@ def find(spark: SparkSession, files: Sequence[str], where: str) -> Iterator[Piec
         LakeError: the files cannot be read.
     """
     with readable(where):
-        rows = spark.read.schema(columns.FILE_SCHEMA).parquet(*files).where(where)
+        rows = spark.read.schema(columns.file_schema(typed)).parquet(*files).where(where)
         pieces = (
             rows.groupBy("partition", F.floor(F.col("offset") / BLOCK).alias("block"))
             .agg(F.sort_array(F.collect_list("offset")).alias("offsets"))

@@ -95,7 +95,7 @@ def test_selections_offset_map_and_groups(world: World, name: str) -> None:
         name,
         f"{name}-where",
         selection=Selection(where="cast(value as string) like 'value 7%'"),
-        find=lambda files, sql: find(world.spark, files, sql),
+        find=lambda files, sql, typed: find(world.spark, files, sql, typed),
     )
     assert where.progress.records == 11
     some = replay(
