@@ -25,6 +25,7 @@ class Expected:
         table_end: the offset after the table's last one; above it the table is not finished.
         late_before: above ``table_end`` the table is late with records of a timestamp below this, milliseconds.
         lake: the offsets that the lake covers.
+        erased: ranges of offsets of which records were erased from the lake, each with the request.
         compacted: whether ``cleanup.policy`` names ``compact``.
         deleting: whether it names ``delete``.
         retention_ms: the topic's setting.
@@ -45,6 +46,7 @@ class Expected:
     retention_ms: int = -1
     retention_bytes: int = -1
     now: int = 0
+    erased: tuple[tuple[int, int, str], ...] = ()
 
 
 def expected(request: TableRequest, view: ClusterView, survey: Survey, lake: LakeBounds) -> list[Expected]:

@@ -39,6 +39,8 @@ class Problem(StrEnum):
     """The table has an offset that the log has not reached: another topic's row, or the topic was created again."""
     GONE = "gone"
     """The table lacks the offset, and no source is left that could say whether there was a record."""
+    ERASED = "erased"
+    """The table lacks the record, and it was erased from the lake on request: it is not to be put back."""
     EXPLAINED = "explained"
     """The table lacks the offset, and there is no record: a transaction marker, compaction and so on."""
 
@@ -119,11 +121,23 @@ def compare(partition: Expected, buckets: Sequence[Bucket], scan: Scan) -> Itera
         (missing & Intervals.span(0, partition.table_end)),
         missing - Intervals.span(0, partition.table_end),
     )
+    erased = list(_erased(partition, covered, missing - lake))
+    yield from erased
+    gone = Intervals.of((each.start, each.end) for each in erased)
+    inside, tail = inside - gone, tail - gone
     kept = tail & lake & Intervals.span(0, partition.log_start)
     for offsets, problem in ((inside & lake, Problem.MISSING), (kept, Problem.LATE)):
         for start, end in offsets:
             yield Found(start, end, problem, "the lake has the records", "lake")
     yield from _look_into_log(partition, (inside - lake) | (tail - kept), scan)
+
+
+def _erased(partition: Expected, covered: Intervals, missing: Intervals) -> Iterator[Found]:
+    for start, end, why in partition.erased:
+        if missing and start < covered.end and covered.start < end:
+            here = missing & Intervals.span(start, end)
+            missing = missing - here
+            yield from (Found(low, high, Problem.ERASED, why) for low, high in here)
 
 
 def _look_into_log(partition: Expected, missing: Intervals, scan: Scan) -> Iterator[Found]:

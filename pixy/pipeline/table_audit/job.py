@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final
 
@@ -20,11 +20,16 @@ from pixy.pipeline.audit.log_scan import scan_log
 from pixy.pipeline.audit.spark_jobs import run
 from pixy.pipeline.datasource.access import Access, from_proxy
 from pixy.pipeline.lake import Lake
+from pixy.pipeline.lake.state import Archived
 from pixy.pipeline.spark.columns import SCHEMA
 from pixy.pipeline.table_audit.bounds import Expected, LakeBounds, expected
 from pixy.pipeline.table_audit.buckets import SIZE, Bucket, Found, Problem, compare, offsets_of
 from pixy.pipeline.table_audit.request import TableRequest
 from pixy.pipeline.table_audit.table import Survey, read_table, survey
+from pixy.wire.types import TopicPartition
+
+Erased = Mapping[TopicPartition, tuple[tuple[int, int, str], ...]]
+"""By partition, ranges of offsets of which records were erased, each with the request."""
 
 BUCKETS_TOGETHER: Final = 16
 """Buckets that are compared together: half a million offsets, so a task holds as many timestamps at most."""
@@ -82,9 +87,14 @@ def audit_table(spark: SparkSession, request: TableRequest, on_progress: Callabl
     rows = read_table(spark, request)
     on_progress(f"counting the rows of {request.table}")
     found = survey(rows, request.late_after)
-    archived, lake = _lake(spark, request, {topic for topic, _ in found.partitions} | set(request.topics))
+    archived, lake, erased = _lake(
+        spark, request, {topic for topic, _ in found.partitions} | set(request.topics)
+    )
     view = ClusterView(settings.admin(request.proxy), request.proxy.net.dial_timeout)
-    partitions = expected(request, view, found, lake)
+    partitions = [
+        replace(each, erased=erased.get((each.topic, each.partition), ()))
+        for each in expected(request, view, found, lake)
+    ]
     numbers = {(each.topic, each.partition): number for number, each in enumerate(partitions)}
     offsets = sum(each.end - each.start for each in partitions)
     on_progress(f"comparing {len(partitions):,} partitions, {offsets:,} offsets")
@@ -102,10 +112,12 @@ def audit_table(spark: SparkSession, request: TableRequest, on_progress: Callabl
 
 def _lake(
     spark: SparkSession, request: TableRequest, topics: set[str]
-) -> tuple[DataFrame | None, LakeBounds]:
-    """Read (topic, partition, offset) of the lake's records of the topics; None without a lake or without records."""
+) -> tuple[DataFrame | None, LakeBounds, Erased]:
+    """Read (topic, partition, offset) of the lake's records of the topics, None without a lake or without records; its bounds,
+    and the ranges of erased records.
+    """
     if not request.lake:
-        return None, {}
+        return None, {}, {}
     lake = Lake.open(request.lake)
     state = lake.state()
     bounds = {
@@ -113,12 +125,23 @@ def _lake(
         for tp, ranges in state.ranges.items()
         if tp[0] in topics and ranges
     }
+    erased = {tp: tuple(_requests(ranges)) for tp, ranges in state.removed.items() if tp[0] in topics}
     paths = [
         path for topic in sorted(topics & set(state.topics())) for path in live_files(lake, state, topic)
     ]
     if not paths:
-        return None, bounds
-    return spark.read.schema(SCHEMA).parquet(*paths).select("topic", "partition", "offset"), bounds
+        return None, bounds, erased
+    return spark.read.schema(SCHEMA).parquet(*paths).select("topic", "partition", "offset"), bounds, erased
+
+
+def _requests(ranges: Iterable[Archived]) -> Iterator[tuple[int, int, str]]:
+    for each in ranges:
+        if each.range.reason == "erased":
+            yield (
+                each.range.start,
+                each.range.end,
+                f"erased from the lake: {each.range.skipped.partition(': ')[2]}",
+            )
 
 
 def _keyed(rows: DataFrame, numbered: DataFrame) -> DataFrame:

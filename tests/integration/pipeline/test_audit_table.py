@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from pixy.pipeline.archive.erase import Eraser, Erasure
 from pixy.pipeline.errors import SourceError
 from pixy.pipeline.spark import jars
 from pixy.pipeline.table_audit.job import audit_table
@@ -136,7 +137,7 @@ def test_missing_doubled_late_foreign_and_unmapped_rows_are_told_apart(table: Ta
     assert summary["not_due"] == 5
 
 
-def test_the_lake_tells_what_the_broker_has_lost(table: Table, world: World) -> None:
+def test_the_lake_tells_what_the_broker_has_lost_and_what_was_erased(table: Table, world: World) -> None:
     world.archive(table.topic)
     world.kafka.delete_records(table.topic, 0, 40)
     rows = [row for row in table.rows() if row["src"]["part"] or not 10 <= row["src"]["off"] < 45]
@@ -147,6 +148,16 @@ def test_the_lake_tells_what_the_broker_has_lost(table: Table, world: World) -> 
     both, repair = table.audit(table.write(rows), lake=str(world.folder / "lake"))
     assert both["gone"] == 0 and [(each["start"], each["end"], each["source"]) for each in repair] == [
         (10, 45, "lake")
+    ]
+    # What was erased on request is told so, wherever it may still be had, and is not in the list for repair.
+    condition = "partition = 0 and offset in (12, 13, 42)"
+    Eraser(world.spark, world.lake()).run(Erasure(table.topic, condition, "R-1"))
+    last, repair = table.audit(table.write(rows), lake=str(world.folder / "lake"))
+    assert (last["erased"], last["gone"]) == (3, 0)
+    assert [(each["start"], each["end"], each["source"]) for each in repair] == [
+        (10, 12, "lake"),
+        (14, 42, "lake"),
+        (43, 45, "lake"),
     ]
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
-from collections.abc import Callable
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +17,6 @@ from confluent_kafka import Producer
 
 from pixy.pipeline.archive.erase import Eraser, Erasure
 from pixy.pipeline.archive.optimize import Optimizer
-from pixy.pipeline.archive.rewrite import Rewriter
 from pixy.pipeline.audit.job import audit
 from pixy.pipeline.audit.request import AuditRequest
 from pixy.pipeline.audit.summary import summarize
@@ -26,8 +29,11 @@ from pixy.pipeline.lake.verify import verify
 from pixy.pipeline.replay.job import ReplayJob
 from pixy.pipeline.replay.request import ReplayRequest
 from pixy.pipeline.replay.state import ReplayState
+from tests.integration.pipeline import killed_eraser
 from tests.integration.pipeline.delta import read_by_spark
+from tests.integration.pipeline.killed_eraser import STEPS
 from tests.integration.pipeline.support import World, assert_sound, command
+from tests.support import ROOT
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -129,51 +135,43 @@ def test_erased_records_are_gone_from_all_files_and_never_lost(world: World, nam
     assert_sound(lake)
 
 
-STEPS = {
-    "before anything is written": (Eraser, "_find", 1),
-    "files are written, none is published": (Rewriter, "rewrite", 1),
-    "one day is done": (Lake, "publish", 1),
-    "all days are done, and nothing is deleted": (Lake, "publish", 2),
-}
-"""By where the kill comes, the call after which it does."""
-
-
-def test_a_killed_erasure_is_finished_by_the_next(
-    world: World, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_erasure_killed_within_any_step_is_finished_by_the_next(world: World, name: str) -> None:
     whole = make(world, name)
-    erasure = Erasure(name, "key = X'616c696365'", "R-1")
-    for step, (of, method, times) in STEPS.items():
-        copy = str(world.folder / step)
+    condition = "key = X'616c696365'"
+    copies = {step: world.folder / f"lake-{number}" for number, step in enumerate(STEPS)}
+    for copy in copies.values():
         shutil.copytree(whole.path(""), copy)
-        with monkeypatch.context() as patched:
-            patched.setattr(of, method, killing(getattr(of, method), times))
-            with pytest.raises(KeyboardInterrupt):
-                Eraser(world.spark, Lake.open(copy)).run(erasure, vacuum=True)
-        lake = Lake.open(copy)
+    java = world.spark.sparkContext._gateway.gateway_parameters
+    done = subprocess.run(
+        [sys.executable, "-m", killed_eraser.__name__, name, condition],
+        input="\n".join(json.dumps([str(copy), step]) for step, copy in copies.items()),
+        cwd=ROOT,
+        env={**os.environ, "PYSPARK_GATEWAY_PORT": str(java.port), "PYSPARK_GATEWAY_SECRET": java.auth_token},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert dict(zip(STEPS, done.stdout.splitlines(), strict=False)) == dict.fromkeys(STEPS, "killed"), (
+        done.stderr
+    )
+    # What a killed process has begun, its JVM still does.
+    deadline = time.monotonic() + 60
+    while world.spark.sparkContext.statusTracker().getActiveJobsIds():
+        assert time.monotonic() < deadline, "Spark works on"
+        time.sleep(0.02)
+    for step, copy in copies.items():
+        lake = Lake.open(str(copy))
         assert_sound(lake)
         assert on_disk(lake, name) > 0, step
-        done = Eraser(world.spark, lake).run(erasure, vacuum=True)
-        assert done.records + done.before == 12, step
+        erased = Eraser(world.spark, lake).run(Erasure(name, condition, "R-1"), vacuum=True)
+        assert erased.records + erased.before == 12, step
         # What no commit has ever listed could be that of a running job: the usual vacuum deletes it.
-        assert all("/flat/" in path for path in done.left), (step, done.left)
+        assert all("/flat/" in path for path in erased.left), (step, erased.left)
         lake.vacuum(0, dry_run=False)
         assert on_disk(lake, name) == 0, step
         assert_sound(lake)
         assert verify(lake).removed == {"erased": 12}, step
-
-
-def killing(real: Callable[..., Any], times: int) -> Callable[..., Any]:
-    """Return a function that calls another one, and is killed after some calls."""
-    calls: list[Any] = []
-
-    def run(*args: Any, **options: Any) -> Any:
-        calls.append(real(*args, **options))
-        if len(calls) == times:
-            raise KeyboardInterrupt
-        return calls[-1]
-
-    return run
 
 
 def test_a_condition_in_sql_and_a_wrong_one(world: World, name: str) -> None:

@@ -44,13 +44,25 @@ def log_of(records: frozenset[int]) -> Any:
 
 
 @settings(max_examples=examples(200), deadline=None)
-@given(offsets, offsets, offsets, st.none() | st.tuples(st.integers(0, 40), st.integers(41, 60)))
+@given(
+    offsets,
+    offsets,
+    offsets,
+    st.none() | st.tuples(st.integers(0, 40), st.integers(41, 60)),
+    st.integers(0, 60),
+)
 def test_each_offset_has_the_problem_that_its_sources_tell(
-    table: frozenset[int], records: frozenset[int], lake: frozenset[int], covered: tuple[int, int] | None
+    table: frozenset[int],
+    records: frozenset[int],
+    lake: frozenset[int],
+    covered: tuple[int, int] | None,
+    erased: int,
 ) -> None:
     lake = frozenset(at for at in lake if covered and covered[0] <= at < covered[1])
     table_end = max(table, default=-1) + 1
-    partition = Expected("t", 0, 0, END, LOG_START, table_end, DUE, covered or (0, 0))
+    gone = range(erased, erased + 4) if covered else range(0)
+    why = tuple((start, start + 3, "on request") for start in gone[:2])  # they overlap
+    partition = Expected("t", 0, 0, END, LOG_START, table_end, DUE, covered or (0, 0), erased=why)
     bucket = Bucket(0, *(Intervals.offsets(each) for each in (table, lake, table & records)))
     found = {}
     for each in compare(partition, [bucket], log_of(records)):
@@ -64,6 +76,8 @@ def test_each_offset_has_the_problem_that_its_sources_tell(
             return (Problem.BEYOND, "") if at >= END else None
         if at >= END:
             return None
+        if at in gone and at not in lake:
+            return Problem.ERASED, ""
         kind = Problem.MISSING if at < table_end else Problem.LATE if at < DUE else Problem.NOT_DUE
         if at in lake and (at < table_end or at < LOG_START):
             return kind, "lake"
