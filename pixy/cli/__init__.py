@@ -32,6 +32,13 @@ PROGRAMS = {
 }
 """Programs of their own: ``pixy.cli.<name>.run(arguments)``, imported when they are called."""
 
+EXAMPLES = {
+    "kafka-pixy --sandbox": "try it out on an in-memory stand-in for Kafka",
+    "kafka-pixy --kafkaPeers broker1:9092,broker2:9092": "serve a real cluster",
+    "kafka-pixy --config pixy.yaml": "after kafka-pixy config init pixy.yaml",
+}
+"""Command lines of the daemon, each with what it does."""
+
 EXITS = {
     0: "drained and stopped",
     1: "failed to start; stderr names the reason",

@@ -60,6 +60,7 @@ class Parser(argparse.ArgumentParser):
             ends = (options.get("epilog"), _examples(self.examples), _exits(self.exits))
             options["epilog"] = "\n\n".join(each.strip() for each in ends if each)
             options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+            options["description"] = _narrow(options.get("description") or "")
         super().__init__(*args, **options)
         for name in (None, "store"):
             self.register("action", name, Once)
@@ -81,11 +82,20 @@ class Parser(argparse.ArgumentParser):
         if found := _WRONG_CHOICE.search(message):
             known = re.findall(r"[^\s,'\"]+", found[2])
         elif found := _WRONG_OPTION.search(message):
-            known = list(self._option_string_actions)
+            # Without dashes: they alone would make short options alike.
+            known = {each.lstrip("-"): each for each in self._option_string_actions}
+            close = difflib.get_close_matches(found[1].lstrip("-"), known, 1)
+            return f", did you mean {known[close[0]]!r}?" if close else ""
         else:
             return ""
         close = difflib.get_close_matches(found[1], known, 1)
         return f", did you mean {close[0]!r}?" if close else ""
+
+
+def _narrow(text: str) -> str:
+    """Fill a text that has lines wider than a help text."""
+    wide = any(len(line) > _WIDTH for line in text.splitlines())
+    return textwrap.fill(text, _WIDTH) if wide else text
 
 
 def _examples(examples: Mapping[str, str]) -> str:
@@ -98,7 +108,9 @@ def _examples(examples: Mapping[str, str]) -> str:
 
 def _exits(exits: Mapping[int, str]) -> str:
     return (
-        "\n".join(["exit codes:", *(_filled(meaning, f"  {code}  ") for code, meaning in exits.items())])
+        "\n".join(
+            ["exit codes:", *(_filled(meaning, f"  {code}  ") for code, meaning in sorted(exits.items()))]
+        )
         if exits
         else ""
     )

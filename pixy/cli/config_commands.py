@@ -21,8 +21,21 @@ from pixy.config.notes import notes_of
 from pixy.errors import ConfigError
 from pixy.escaping import escaped
 
-_FLAGS = "It also takes the daemon's flags, such as --config FILE and --kafkaPeers PEERS (kafka-pixy --help)."
-_HEADING = "yaml: unmarshal errors:"
+_FLAGS = "It also takes the daemon's flags, such as --config FILE and --kafkaPeers PEERS\n(kafka-pixy --help), and reads the same environment variables."
+_CHECK = {
+    "kafka-pixy config check --config pixy.yaml": "the file, and the files that it names",
+    "kafka-pixy config check": "the environment variables alone",
+}
+_SHOW = {
+    "kafka-pixy config show --config pixy.yaml --changed": "what the file and the variables set",
+    "kafka-pixy config show --json": "",
+}
+_INIT = {
+    "kafka-pixy config init pixy.yaml": "then: kafka-pixy --config pixy.yaml",
+    "kafka-pixy config init - | less": "",
+}
+_EXITS = {0: "valid, or done", 1: "invalid, or failed; stderr names the reason", 2: "wrong command line"}
+_OF_YAML = "failed to parse config: yaml: "
 EXIT_OK = 0
 EXIT_WRONG = 1
 EXIT_USAGE = 2
@@ -45,7 +58,7 @@ def main(argv: Sequence[str]) -> int:
         return _init(known.file, force=known.force)
     if rest and not rest[0].startswith("-"):
         named = f"kafka-pixy config {known.action} --config {rest[0]}"
-        return _complain(escaped(f"kafka-pixy config: name the file with --config: {named}"), EXIT_USAGE)
+        return _complain(f"kafka-pixy config: name the file with --config: {named}", EXIT_USAGE)
     origins: Origins = {}
     try:
         flags, app = command_line.parse(rest, origins)
@@ -60,7 +73,7 @@ def main(argv: Sequence[str]) -> int:
         from pixy.cli.start_problems import start_problem  # here: `show` and `init` do without its libraries
 
         if problem := start_problem(app) or _pid_file_problem(flags.pidFile):
-            return _complain(escaped(f"kafka-pixy config: {problem}"), EXIT_WRONG)
+            return _complain(f"kafka-pixy config: {problem}", EXIT_WRONG)
         changed = sum(row.origin != DEFAULT for row in shown)
         print(_summary(flags.config or os.environ.get(CONFIG, ""), list(app.proxies), changed))
         for note in notes_of(app):
@@ -73,17 +86,21 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _problems(error: ConfigError) -> list[str]:
-    """Return each problem of a configuration as one line. The original's text, which the daemon prints, has a heading above them."""
+    """Return each problem of a configuration as one line, without the words that the original, and so the daemon, begins with."""
     first, *more = str(error).splitlines()
-    return [each.strip() for each in more] if more and first.endswith(_HEADING) else [first, *more]
+    return (
+        [each.strip() for each in more]
+        if more and first.endswith(":")
+        else [first.removeprefix(_OF_YAML), *more]
+    )
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="kafka-pixy config",
         description="Check, show and write the daemon's configuration.",
-        epilog="check and show take the daemon's flags (kafka-pixy --help) and read the same file and environment variables. "
-        "Exit codes: 0 valid, 1 invalid, 2 wrong command line.",
+        examples=_INIT | _CHECK | _SHOW,
+        exits=_EXITS,
         allow_abbrev=False,
     )
     actions = parser.add_subparsers(dest="action", required=True, metavar="check|show|init")
@@ -91,6 +108,12 @@ def _parser() -> argparse.ArgumentParser:
         "check",
         help="say whether the daemon would start with its configuration and the files that it names",
         epilog=_FLAGS,
+        examples=_CHECK,
+        exits={
+            0: "it would start",
+            1: "it would not; stderr names each reason in a line",
+            2: "wrong command line",
+        },
         allow_abbrev=False,
     )
     check.set_defaults(json=False, changed=False)
@@ -98,13 +121,21 @@ def _parser() -> argparse.ArgumentParser:
         "show",
         help="print every value with its origin; secrets are masked",
         epilog=_FLAGS,
+        examples=_SHOW,
+        exits=_EXITS,
         allow_abbrev=False,
     )
     show.add_argument("--changed", action="store_true", help="only values that are no defaults")
     show.add_argument(
         "--json", action="store_true", help="a JSON array of objects with key, value and origin"
     )
-    init = actions.add_parser("init", help="write a file with every key, commented out", allow_abbrev=False)
+    init = actions.add_parser(
+        "init",
+        help="write a file with every key, commented out",
+        examples=_INIT,
+        exits=_EXITS,
+        allow_abbrev=False,
+    )
     init.add_argument(
         "file", nargs="?", default="kafka-pixy.yaml", help="default: %(default)s; - is standard output"
     )
@@ -162,7 +193,7 @@ def _summary(path: str, clusters: list[str], changed: int) -> str:
 
 
 def _complain(text: str, code: int) -> int:
-    print(text, file=sys.stderr)
+    print(escaped(text, keep="\n"), file=sys.stderr)
     return code
 
 

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from pixy import __version__
-from pixy.cli import COMMANDS, EXITS, PROGRAMS
+from pixy.cli import COMMANDS, EXAMPLES, EXITS, PROGRAMS
 from pixy.cli.arguments import Parser
-from pixy.config import App, Proxy, load_app, load_text, validate
-from pixy.config.effective import rows
+from pixy.config import App, Proxy, load_app, load_text
+from pixy.config.effective import checked, rows
 from pixy.config.kinds import Workers, seconds
 from pixy.config.load import Origins
 from pixy.config.security import Identities
@@ -96,14 +96,14 @@ def _switch(text: str) -> bool:
 def make_parser() -> argparse.ArgumentParser:
     """Make the parser of the daemon's command line."""
     commands = "\n".join(f"  kafka-pixy {name:<10} {what}" for name, what in (COMMANDS | PROGRAMS).items())
-    exits = "\n".join(f"  {code}  {meaning}" for code, meaning in EXITS.items())
     parser = _Parser(
         prog="kafka-pixy",
         add_help=False,
         allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        examples=EXAMPLES,
+        exits=EXITS,
         description="gRPC and REST proxy for Apache Kafka. Without a command it serves.",
-        epilog=f"commands, each with --help:\n{commands}\n\n{_KEYS}\n\nexit codes:\n{exits}",
+        epilog=f"commands, each with --help:\n{commands}\n\n{_KEYS}",
     )
     for name, shown, text in _TEXTS:
         parser.add_argument(f"-{name}", f"--{name}", metavar=shown, default="", help=text)
@@ -141,7 +141,7 @@ def parse(args: Sequence[str], origins: Origins | None = None) -> tuple[argparse
     for key, value, _ in rows(app, origins):
         if key not in before or before[key] != value:
             origins[key] = f"--{_flag_of(key, flags)}"
-    return flags, validate(app)
+    return flags, checked(app, origins)
 
 
 def _flag_of(key: str, flags: argparse.Namespace) -> str:
@@ -193,7 +193,7 @@ def _apply(app: App, flags: argparse.Namespace) -> None:
     app.admin_addr = flags.adminAddr or app.admin_addr
     app.insecure = app.insecure if flags.insecure is None else flags.insecure
     if flags.logging:
-        app.logging = load_text(f"logging: {flags.logging}").logging
+        app.logging = load_text(f"logging: {flags.logging}", name="--logging").logging
     proxy = app.proxies.get(app.cluster_name(""))
     if proxy is not None:  # validation says what is wrong
         _apply_to_cluster(proxy, flags)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from pixy.cli.arguments import Parser
 from pixy.cli.importing import importing
-from pixy.cli.pipeline_common import EXIT_ERROR, EXIT_INTERRUPTED, EXIT_USAGE, fail
+from pixy.cli.pipeline_common import EXIT_ERROR, EXIT_FOUND, EXIT_INTERRUPTED, EXIT_USAGE, EXITS, fail
 from pixy.errors import ConfigError, InvalidParameter, PixyError
 
 MODULES = {
@@ -48,22 +48,21 @@ _OF_THE_EXTRA = (
     "matplotlib",
 )
 
-EPILOG = """\
-exit codes:
-  0  done, or stopped as asked (SIGTERM, Ctrl-C)
-  1  failed; stderr names the reason. Published batches stay as they are
-  2  the command line or the configuration is wrong
-  3  done, and found damage in a lake or a loss in an audit
-  130  Ctrl-C before the command could begin, or where it cannot stop in between
-"""
+_EXAMPLES = {
+    "kafka-pixy pipeline archive --config pixy.yaml --topics orders --lake /lake": "",
+    "kafka-pixy pipeline verify --lake /lake": "",
+    "kafka-pixy pipeline audit --config pixy.yaml --lake /lake --out audit": "",
+}
+_EXITS = EXITS | {EXIT_FOUND: "done, and found damage in a lake, or a loss in an audit"}
+_DESCRIPTION = "Archive topics to a lake with Spark, replay them, and prove both."
 
 
 def _parser(wanted: str | None) -> argparse.ArgumentParser:
     parser = Parser(
         prog="kafka-pixy pipeline",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="Archive topics to a lake with Spark, replay them, and prove both.",
-        epilog=EPILOG,
+        description=_DESCRIPTION,
+        examples=_EXAMPLES,
+        exits=_EXITS,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (module, text) in MODULES.items():
@@ -78,7 +77,9 @@ def make_parser() -> argparse.ArgumentParser:
     """Return the parser with the options of all commands that can be imported: those without Spark, if it is missing."""
     parser = Parser(
         prog="kafka-pixy pipeline",
-        description="Archive topics to a lake with Spark, replay them, and prove both.",
+        description=_DESCRIPTION,
+        examples=_EXAMPLES,
+        exits=_EXITS,
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for name, (module, text) in MODULES.items():

@@ -11,6 +11,7 @@ from typing import Any
 
 from pixy.cli.importing import importing
 from pixy.cli.pipeline_common import (
+    EXITS,
     MAX_DIGITS,
     add_topics,
     common_parser,
@@ -27,6 +28,12 @@ DESCRIPTION = """\
 Write topics to a lake, each record exactly once for every reader. Run the same command again to continue;
 it may be killed at any point. SIGTERM and Ctrl-C end it after the current batch.
 """
+_EXAMPLES = {
+    "kafka-pixy pipeline archive --config pixy.yaml --topics orders --lake /lake": "what Kafka has now",
+    "kafka-pixy pipeline archive --config pixy.yaml --pattern 'shop\\..*' \\\n"
+    "      --lake /lake --trigger 1m": "a batch each minute, until Ctrl-C or SIGTERM",
+}
+_EXITS = EXITS | {1: "failed, or a topic was left out; stderr names the reason. What is published stays"}
 
 
 def add_parser(commands: Any) -> None:
@@ -36,6 +43,8 @@ def add_parser(commands: Any) -> None:
         parents=[common_parser(cluster=True, spark=True)],
         help="write topics to a lake, exactly once",
         description=DESCRIPTION,
+        examples=_EXAMPLES,
+        exits=_EXITS,
     )
     add_topics(parser, "archive", "Java")
     parser.add_argument(

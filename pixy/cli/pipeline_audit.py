@@ -11,6 +11,7 @@ from pixy.cli.pipeline_archive import parse_time
 from pixy.cli.pipeline_common import (
     EXIT_FOUND,
     EXIT_OK,
+    EXITS,
     common_parser,
     console,
     doing,
@@ -31,14 +32,17 @@ the windows: the report names the windows that late data has changed, with
 their revision.
 """
 
-EPILOG = """\
-exit codes:
-  0  nothing is lost
-  1  failed; stderr names the reason
-  2  the command line or the configuration is wrong
-  3  messages are lost; with --strict also if messages are duplicated or out of
-     order without an explanation
-"""
+_EXAMPLES = {
+    "kafka-pixy pipeline audit --config pixy.yaml --lake /lake --out audit": "then open audit/report.html",
+    "kafka-pixy pipeline audit --config pixy.yaml --lake /lake --out audit \\\n"
+    "      --incremental": "only what may have changed since",
+    "kafka-pixy pipeline audit --config pixy.yaml --out audit --topics orders \\\n"
+    "      --group billing": "without a lake and a journal",
+}
+_EXITS = EXITS | {
+    0: "nothing is lost",
+    3: "messages are lost; with --strict also if messages are duplicated or out of order without an explanation",
+}
 
 
 def add_parser(commands: Any) -> None:
@@ -47,9 +51,9 @@ def add_parser(commands: Any) -> None:
         "audit",
         parents=[common_parser(cluster=False, spark=True)],
         description=DESCRIPTION,
-        epilog=EPILOG,
+        examples=_EXAMPLES,
+        exits=_EXITS,
         help="report what was lost, duplicated or late",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--lake", metavar="DIR", default="", help="folder or Hadoop URI of the lake")
     parser.add_argument(

@@ -10,6 +10,7 @@ from pixy.cli.importing import importing
 from pixy.cli.pipeline_common import (
     EXIT_FOUND,
     EXIT_OK,
+    EXITS,
     add_delta_jars,
     common_parser,
     console,
@@ -28,19 +29,15 @@ table needs a column for the partition and one for the offset. Spark counts
 where the rows are; the broker is asked only about missing offsets.
 """
 
-EPILOG = """\
-examples:
-  kafka-pixy pipeline audit-table --config pixy.yaml --table /warehouse/orders \\
-    --format delta --columns topic,partition=k_partition,offset=k_offset \\
-    --repair repair.jsonl
-      a role without = is its own column
-
-exit codes:
-  0  nothing is missing, doubled or late
-  1  failed; stderr names the reason
-  2  the command line or the configuration is wrong
-  3  records are missing, doubled, late, or of another topic; --repair has them
-"""
+_EXAMPLES = {
+    "kafka-pixy pipeline audit-table --config pixy.yaml --table /warehouse/orders \\\n"
+    "      --format delta --columns topic,partition=k_partition,offset=k_offset \\\n"
+    "      --repair repair.jsonl": "a role without = is its own column"
+}
+_EXITS = EXITS | {
+    0: "nothing is missing, doubled or late",
+    3: "records are missing, doubled, late, or of another topic; --repair has them",
+}
 
 
 def add_parser(commands: Any) -> None:
@@ -49,9 +46,9 @@ def add_parser(commands: Any) -> None:
         "audit-table",
         parents=[common_parser(cluster=True, spark=True)],
         description=DESCRIPTION,
-        epilog=EPILOG,
+        examples=_EXAMPLES,
+        exits=_EXITS,
         help="report what a table of another program lacks, has twice or had late",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--table",

@@ -15,7 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from pixy.cli.arguments import Parser
-from pixy.config import Proxy, load_app, validate
+from pixy.config import Proxy, load_app
+from pixy.config.effective import checked
+from pixy.config.load import Origins
 from pixy.errors import ConfigError, PixyError, UnknownCluster
 from pixy.escaping import escaped
 
@@ -26,6 +28,13 @@ EXIT_FOUND = 3
 """The command did its work and found damage or loss."""
 
 EXIT_INTERRUPTED = 130
+EXITS: dict[int, str] = {
+    EXIT_OK: "done, or stopped as asked (SIGTERM, Ctrl-C)",
+    EXIT_ERROR: "failed; stderr names the reason. What is published stays as it is",
+    EXIT_USAGE: "wrong command line or configuration",
+    EXIT_INTERRUPTED: "Ctrl-C before the command could begin, or where it cannot stop in between",
+}
+"""Exit codes that all commands have."""
 
 MAX_PARTITION = 2**31 - 1
 MAX_DIGITS = 18
@@ -150,7 +159,8 @@ def load_cluster(args: argparse.Namespace) -> tuple[str, Proxy]:
     """
     if not args.config:
         raise ConfigError("--config is needed: it names the cluster's brokers")
-    app = validate(load_app(args.config))
+    origins: Origins = {}
+    app = checked(load_app(args.config, origins=origins), origins)
     name = app.cluster_name(args.cluster)
     if name not in app.proxies:
         raise UnknownCluster(name)
@@ -262,6 +272,7 @@ def fail(args: argparse.Namespace, error: PixyError, code: int) -> int:
 
 
 __all__ = [
+    "EXITS",
     "EXIT_ERROR",
     "EXIT_FOUND",
     "EXIT_INTERRUPTED",

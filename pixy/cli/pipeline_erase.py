@@ -9,7 +9,7 @@ import uuid
 from typing import Any
 
 from pixy.cli.importing import importing
-from pixy.cli.pipeline_common import add_keys, common_parser, console, doing, report, set_up_logging
+from pixy.cli.pipeline_common import EXITS, add_keys, common_parser, console, doing, report, set_up_logging
 from pixy.escaping import escaped
 
 DESCRIPTION = """\
@@ -18,6 +18,11 @@ offsets are gone, and on which request; verify, audit and replay tell that from 
 they are deleted: --vacuum does it at once, otherwise `vacuum` does it later. Run the command again to see that no file on disk
 has them. The condition itself is recorded nowhere. Kafka's own copy is not touched.
 """
+_EXAMPLES = {
+    "kafka-pixy pipeline erase --lake /lake --topic orders --key alice --dry-run": "how many records it would erase",
+    "kafka-pixy pipeline erase --lake /lake --topic orders --key alice \\\n"
+    "      --request-id GDPR-17 --vacuum": "also deletes the replaced files",
+}
 
 
 def add_parser(commands: Any) -> None:
@@ -27,6 +32,8 @@ def add_parser(commands: Any) -> None:
         parents=[common_parser(cluster=False, spark=True)],
         help="remove the records of a key or a condition from a lake",
         description=DESCRIPTION,
+        examples=_EXAMPLES,
+        exits=EXITS,
     )
     parser.add_argument("--lake", metavar="DIR", required=True, help="folder or URI of the lake")
     parser.add_argument("--topic", required=True, help="topic in the lake")

@@ -8,13 +8,17 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from pixy.cli.importing import importing
-from pixy.cli.pipeline_common import common_parser, report, set_up_logging
+from pixy.cli.pipeline_common import EXITS, common_parser, report, set_up_logging
 
 DESCRIPTION = """\
 Remove the records of whole days (UTC, by their timestamps) from a lake. The table of ranges says what has expired, so
 verify, audit and replay tell it from a loss. Records without a timestamp, and those of years other than 1970 to 9999, stay.
 `vacuum` deletes the files later. Needs neither Spark nor Kafka.
 """
+_EXAMPLES = {
+    "kafka-pixy pipeline expire --lake /lake --older-than 90d --dry-run": "how many records it would remove",
+    "kafka-pixy pipeline expire --lake /lake --topic orders --older-than 2025-01-31": "",
+}
 
 
 def add_parser(commands: Any) -> None:
@@ -24,6 +28,8 @@ def add_parser(commands: Any) -> None:
         parents=[common_parser(cluster=False, spark=False)],
         help="remove the records of old days from a lake",
         description=DESCRIPTION,
+        examples=_EXAMPLES,
+        exits=EXITS,
     )
     parser.add_argument("--lake", metavar="DIR", required=True, help="folder or URI of the lake")
     parser.add_argument(

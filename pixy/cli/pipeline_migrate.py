@@ -6,12 +6,13 @@ import argparse
 from typing import Any
 
 from pixy.cli.importing import importing
-from pixy.cli.pipeline_common import common_parser, doing, report, set_up_logging
+from pixy.cli.pipeline_common import EXITS, common_parser, doing, report, set_up_logging
 
 DESCRIPTION = """\
 Make a lake of format 1, which kept a log of manifests, a Delta table. No file of records is rewritten or moved. Stop its
 jobs first. After a kill run the same command again. Needs neither Spark nor Kafka.
 """
+_EXAMPLES = {"kafka-pixy pipeline migrate --lake /lake": "then: kafka-pixy pipeline verify --lake /lake"}
 
 
 def add_parser(commands: Any) -> None:
@@ -21,6 +22,8 @@ def add_parser(commands: Any) -> None:
         parents=[common_parser(cluster=False, spark=False)],
         help="make a lake of format 1 a Delta table",
         description=DESCRIPTION,
+        examples=_EXAMPLES,
+        exits=EXITS,
     )
     parser.add_argument("--lake", metavar="DIR", required=True, help="folder or URI of the lake")
     parser.set_defaults(run=run)

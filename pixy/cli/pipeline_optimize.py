@@ -7,12 +7,16 @@ from datetime import date
 from typing import Any
 
 from pixy.cli.importing import importing
-from pixy.cli.pipeline_common import common_parser, console, doing, report, set_up_logging
+from pixy.cli.pipeline_common import EXITS, common_parser, console, doing, report, set_up_logging
 
 DESCRIPTION = """\
 Rewrite the closed days of a lake to files of 128 to 512 MB. The checksums of the new files are compared with those of
 the old ones before they replace them. Safe beside archive jobs and readers; `vacuum` deletes the old files later.
 """
+_EXAMPLES = {
+    "kafka-pixy pipeline optimize --lake /lake --dry-run": "the days that it would rewrite",
+    "kafka-pixy pipeline optimize --lake /lake --topic orders": "",
+}
 
 
 def add_parser(commands: Any) -> None:
@@ -22,6 +26,8 @@ def add_parser(commands: Any) -> None:
         parents=[common_parser(cluster=False, spark=True)],
         help="rewrite a lake's closed days to large files",
         description=DESCRIPTION,
+        examples=_EXAMPLES,
+        exits=EXITS,
     )
     parser.add_argument("--lake", metavar="DIR", required=True, help="folder or URI of the lake")
     parser.add_argument("--topic", default=None, help="rewrite this topic only")

@@ -10,6 +10,7 @@ from typing import Any
 from pixy.cli.importing import importing
 from pixy.cli.pipeline_archive import parse_time
 from pixy.cli.pipeline_common import (
+    EXITS,
     MAX_DIGITS,
     MAX_PARTITION,
     add_keys,
@@ -27,6 +28,12 @@ Write records of a lake to a topic: same bytes, timestamps, headers and tombston
 in the same order. Run the same command again to continue after a stop or a kill: nothing is written twice.
 A state folder keeps the progress and the map of old to new offsets (Parquet).
 """
+_EXAMPLES = {
+    "kafka-pixy pipeline replay --config pixy.yaml --lake /lake --topic orders \\\n"
+    "      --to orders-again --create": "all records, into a new topic",
+    "kafka-pixy pipeline replay --config pixy.yaml --lake /lake --topic orders \\\n"
+    "      --to orders-again --from 2025-01-01 --partitions 0,1 --dry-run": "how many records it would write",
+}
 
 
 def add_parser(commands: Any) -> None:
@@ -36,6 +43,8 @@ def add_parser(commands: Any) -> None:
         parents=[common_parser(cluster=True, spark=True)],
         help="write records of a lake to a topic",
         description=DESCRIPTION,
+        examples=_EXAMPLES,
+        exits=EXITS,
     )
     parser.add_argument("--lake", metavar="DIR", required=True, help="folder or URI of the lake")
     parser.add_argument("--topic", required=True, help="topic in the lake")

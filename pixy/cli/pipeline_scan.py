@@ -11,6 +11,7 @@ from pixy.cli.importing import importing
 from pixy.cli.pipeline_common import (
     EXIT_FOUND,
     EXIT_OK,
+    EXITS,
     add_topics,
     common_parser,
     console,
@@ -23,6 +24,8 @@ from pixy.escaping import escaped
 DESCRIPTION = """\
 Count the records of topics from the headers of their batches: check every checksum, decompress nothing.
 """
+_EXAMPLES = {"kafka-pixy pipeline scan --config pixy.yaml --topics orders,payments": ""}
+_EXITS = EXITS | {3: "done, and found damaged batches"}
 
 
 def add_parser(commands: Any) -> None:
@@ -32,6 +35,8 @@ def add_parser(commands: Any) -> None:
         parents=[common_parser(cluster=True, spark=False)],
         help="count records by the headers of their batches",
         description=DESCRIPTION,
+        examples=_EXAMPLES,
+        exits=_EXITS,
     )
     add_topics(parser, "count", "Python")
     parser.set_defaults(run=run)

@@ -6,13 +6,17 @@ import argparse
 from typing import Any
 
 from pixy.cli.importing import importing
-from pixy.cli.pipeline_common import common_parser, report, set_up_logging
+from pixy.cli.pipeline_common import EXITS, common_parser, report, set_up_logging
 from pixy.config.durations import parse_duration
 
 DESCRIPTION = """\
 Delete the files of a lake that no reader needs: those that `optimize` replaced and those that killed jobs left, and the
 entries of Delta's log that the table of ranges has and that are older than 7 days. Needs neither Spark nor Kafka.
 """
+_EXAMPLES = {
+    "kafka-pixy pipeline vacuum --lake /lake --dry-run": "the files that it would delete",
+    "kafka-pixy pipeline vacuum --lake /lake --keep 720h": "files of the last 30 days stay",
+}
 
 
 def add_parser(commands: Any) -> None:
@@ -22,6 +26,8 @@ def add_parser(commands: Any) -> None:
         parents=[common_parser(cluster=False, spark=False)],
         help="delete files that a lake no longer lists",
         description=DESCRIPTION,
+        examples=_EXAMPLES,
+        exits=EXITS,
     )
     parser.add_argument("--lake", metavar="DIR", required=True, help="folder or URI of the lake")
     parser.add_argument(

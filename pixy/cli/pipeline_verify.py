@@ -13,6 +13,7 @@ from pixy.cli.importing import importing
 from pixy.cli.pipeline_common import (
     EXIT_FOUND,
     EXIT_OK,
+    EXITS,
     common_parser,
     console,
     doing,
@@ -25,6 +26,11 @@ Check a lake: the chain of digests, every file against the table, every record a
 needs no Kafka; with --master Spark's executors read the files, otherwise processes of this machine. Exit code 3 means
 damage.
 """
+_EXAMPLES = {
+    "kafka-pixy pipeline verify --lake /lake": "reads every record",
+    "kafka-pixy pipeline verify --lake /lake --topic orders --shallow": "history and sizes only",
+}
+_EXITS = EXITS | {3: "done, and found damage"}
 
 
 def add_parser(commands: Any) -> None:
@@ -34,6 +40,8 @@ def add_parser(commands: Any) -> None:
         parents=[common_parser(cluster=False, spark=True)],
         help="check a lake: history against files against checksums",
         description=DESCRIPTION,
+        examples=_EXAMPLES,
+        exits=_EXITS,
     )
     parser.add_argument("--lake", metavar="DIR", required=True, help="folder or URI of the lake")
     parser.add_argument("--topic", default=None, help="check the files of this topic only")
@@ -44,12 +52,18 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "--processes",
-        type=int,
+        type=_processes,
         default=os.cpu_count() or 1,
         metavar="N",
         help="number of processes that read files (default: %(default)s)",
     )
     parser.set_defaults(run=run)
+
+
+def _processes(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not 1 <= len(text) <= 4 or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of processes from 1 to 9999")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:

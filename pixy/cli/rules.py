@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from pixy.auth.principal import ANONYMOUS, Principal
 from pixy.auth.rules import Access, Rules
 from pixy.cli.arguments import Parser
-from pixy.config import load_app, validate
+from pixy.config import load_app
+from pixy.config.effective import checked
+from pixy.config.load import Origins
 from pixy.config.security import VERBS
 from pixy.errors import ConfigError
 from pixy.escaping import escaped
@@ -69,9 +71,10 @@ def make_parser() -> argparse.ArgumentParser:
 def run(argv: Sequence[str]) -> int:
     """Run one command and return the exit code: 0 allowed, 1 refused, 2 wrong command line or file."""
     args = make_parser().parse_args(argv)
+    origins: Origins = {}
     try:
-        app = load_app(args.config)
-        rules = Rules(validate(app).rules, app.auth.groups)
+        app = load_app(args.config, origins=origins)
+        rules = Rules(checked(app, origins).rules, app.auth.groups)
     except ConfigError as error:
         print(f"kafka-pixy rules: {' '.join(str(error).split())}", file=sys.stderr)
         return EXIT_USAGE

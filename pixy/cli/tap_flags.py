@@ -19,29 +19,30 @@ A TCP proxy for Kafka's protocol that forwards every byte and shows, from the
 traffic alone, who is in which consumer group, who owns which partition, why
 groups rebalance, lag, and which clients Kafka 4 will refuse.
 """
-_EXAMPLES: Final = """\
-examples:
-  kafka-pixy tap --broker kafka1:9092 --rewrite
-      then use localhost:19093 as the clients' bootstrap server; each other
-      broker gets a port of its own
-  kafka-pixy tap --broker kafka1:9092,kafka2:9092 --rewrite \\
-      --listen 0.0.0.0:19093 --advertise tap.example.com
-  kafka-pixy tap --broker kafka1:9092 --rewrite --output json --interval 10 |
-      jq 'select(.event == "anomaly")'
-  kafka-pixy tap --broker kafka1:9092 --rewrite --output none \\
-      --metrics 0.0.0.0:9464
-      GET /metrics, /groups, /groups/NAME, /timeline, /clients, /connections,
-      /topics, /latency, /errors, /talkers, /slow, /findings, /healthz
-
-  kafka-pixy tap --broker kafka1:9093 --rewrite --broker-tls-ca ca.pem \\
-      --tls-cert tap.pem --tls-key tap.key --advertise tap.example.com
-      TLS ends at the tap and begins again behind it
-  kafka-pixy tap --broker kafka1:9092 --rewrite --dump - \\
-      --filter 'group=bill*,api=OffsetCommit' | jq .body
-  kafka-pixy tap --broker kafka1:9092 --rewrite --dump orders.pcapng \\
-      --filter topic=orders
-      for Wireshark and tshark
-
+_EXAMPLES: Final = {
+    "kafka-pixy tap --broker kafka1:9092 --rewrite": "then use localhost:19093 as the clients' bootstrap server; each other broker gets a port of its own",
+    "kafka-pixy tap --broker kafka1:9092,kafka2:9092 --rewrite \\\n"
+    "      --listen 0.0.0.0:19093 --advertise tap.example.com": "",
+    "kafka-pixy tap --broker kafka1:9092 --rewrite --output json --interval 10 |\n"
+    "      jq 'select(.event == \"anomaly\")'": "",
+    "kafka-pixy tap --broker kafka1:9092 --rewrite --output none \\\n"
+    "      --metrics 0.0.0.0:9464": "GET /metrics, /groups, /groups/NAME, /timeline, /clients, /connections, /topics, /latency, /errors, "
+    "/talkers, /slow, /findings, /healthz",
+    "kafka-pixy tap --broker kafka1:9093 --rewrite --broker-tls-ca ca.pem \\\n"
+    "      --tls-cert tap.pem --tls-key tap.key --advertise tap.example.com": "TLS ends at the tap and begins again behind it",
+    "kafka-pixy tap --broker kafka1:9092 --rewrite --dump - \\\n"
+    "      --filter 'group=bill*,api=OffsetCommit' | jq .body": "",
+    "kafka-pixy tap --broker kafka1:9092 --rewrite --dump orders.pcapng \\\n"
+    "      --filter topic=orders": "for Wireshark and tshark",
+}
+_EXITS: Final = {
+    0: "stopped by Ctrl-C or SIGTERM, or the capture was read",
+    1: "failed to start, an unreadable capture, or output that cannot be written",
+    2: "wrong command line",
+    4: "a part of the tap failed for good",
+    130: "Ctrl-C before it served",
+}
+_REWRITE: Final = """\
 Without --rewrite the tap changes no byte: use this where clients reach each
 broker through the tap anyway. With --rewrite it changes Metadata,
 FindCoordinator and DescribeCluster responses, and hides addresses in Produce
@@ -72,9 +73,10 @@ def make_parser() -> argparse.ArgumentParser:
     parser = Parser(
         prog="kafka-pixy tap",
         description=_DESCRIPTION,
-        epilog=_EXAMPLES,
+        epilog=_REWRITE,
+        examples=_EXAMPLES,
+        exits=_EXITS,
         allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_forwarding(parser)
     _add_tls(parser)

@@ -15,12 +15,19 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from pixy.cli.admin_client import ADMIN, DEFAULT, AdminClient, AdminError, token_of_environment
+from pixy.cli.admin_client import (
+    ADMIN,
+    DEFAULT,
+    AdminClient,
+    AdminError,
+    Connection,
+    tls_of_environment,
+)
 from pixy.cli.arguments import Parser
 from pixy.cli.top_tables import actors_table, duration, groups_table
 from pixy.escaping import escaped
 
-EXIT_OK, EXIT_ERROR, EXIT_INTERRUPTED = 0, 1, 130
+EXIT_OK, EXIT_INTERRUPTED = 0, 130
 _FINDINGS, _GROUPS, _ACTORS = 8, 12, 8
 """Lines of each part."""
 _WIDE = 100
@@ -29,8 +36,15 @@ _INDENT = (0, 0, 0, 4)
 _EXAMPLES = {
     "kafka-pixy top": "the daemon on this machine",
     "kafka-pixy top --admin https://pixy1:19093 --once": "print one look, of another one",
+    "kafka-pixy top --admin pixy1:19093 --ca ca.pem --token-file ops.apikey": "over TLS, with an API key",
 }
-_EXITS = {0: "shown", 1: "the daemon does not answer, or refuses", 2: "wrong command line"}
+_EXITS = {
+    0: "shown",
+    1: "the daemon does not answer, or refuses; output that cannot be written",
+    2: "wrong command line, or a file that it names cannot be used",
+    130: "ended by Ctrl-C",
+    141: "the reader of the output has gone",
+}
 _TONES = {"error": "bold red", "warning": "yellow"}
 
 
@@ -38,11 +52,11 @@ def run(args: Sequence[str]) -> int:
     """Run the command; return the exit code."""
     options = make_parser().parse_args(args)
     try:
-        client = AdminClient(options.admin, token_of_environment(), options.ca)
+        client = AdminClient(options.admin, _connection(options))
         return _show(client, options)
     except AdminError as error:
         print(f"kafka-pixy top: {escaped(str(error))}", file=sys.stderr)
-        return EXIT_ERROR
+        return error.code
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
 
@@ -53,7 +67,7 @@ def make_parser() -> argparse.ArgumentParser:
         prog="kafka-pixy top",
         description="Show what is wrong with a daemon, its groups, and its busiest actors, until\n"
         "Ctrl-C. The daemon needs an admin_addr. With auth the caller needs the verb\n"
-        "`console`; $KAFKA_PIXY_TOKEN has the credential.",
+        "`console`.",
         examples=_EXAMPLES,
         exits=_EXITS,
     )
@@ -63,14 +77,34 @@ def make_parser() -> argparse.ArgumentParser:
         default=os.environ.get(ADMIN) or DEFAULT,
         help=f"host:port or URL of the admin listener (default: ${ADMIN}, or {DEFAULT})",
     )
-    parser.add_argument(
-        "--ca", metavar="FILE", default="", help="CA of the daemon's certificate, for https://"
-    )
+    _add_connection(parser)
     parser.add_argument(
         "--every", metavar="SECONDS", type=_seconds, default=2.0, help="time between two looks (default 2)"
     )
     parser.add_argument("--once", action="store_true", help="print one look, and end")
     return parser
+
+
+def _add_connection(parser: argparse.ArgumentParser) -> None:
+    """Add the options of TLS and the caller; they are called as those of the shell."""
+    parser.add_argument(
+        "--tls", action="store_true", default=tls_of_environment(), help="connect over TLS ($KAFKA_PIXY_TLS)"
+    )
+    for name, default, text in (
+        (
+            "ca",
+            os.environ.get("KAFKA_PIXY_CA", ""),
+            "CA certificate of the daemon (implies --tls; default: $KAFKA_PIXY_CA)",
+        ),
+        ("cert", "", "client certificate (implies --tls)"),
+        ("cert-key", "", "key of the client certificate"),
+        ("token-file", "", "a file with an API key or a token (default: it stands in $KAFKA_PIXY_TOKEN)"),
+    ):
+        parser.add_argument(f"--{name}", metavar="FILE", default=default, help=text)
+
+
+def _connection(options: argparse.Namespace) -> Connection:
+    return Connection(options.tls, options.ca, options.cert, options.cert_key, options.token_file)
 
 
 def _seconds(text: str) -> float:
@@ -104,9 +138,9 @@ def _show(client: AdminClient, options: argparse.Namespace) -> int:
 
 
 def _look(client: AdminClient, width: int) -> RenderableType:
-    findings = client.get("/findings")
-    groups = client.get(f"/console/api/kafka.groups?size={_GROUPS}")
-    actors = client.get(f"/debug/actors?sort=busy&limit={_ACTORS}")
+    findings = client.get("/findings", has="findings")
+    groups = client.get(f"/console/api/kafka.groups?size={_GROUPS}", has="rows")
+    actors = client.get(f"/debug/actors?sort=busy&limit={_ACTORS}", has="actors")
     return render(client.url, findings, groups, actors, width)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import typing
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -17,11 +18,17 @@ from pixy.config import environment, model, secrets
 from pixy.config.durations import format_duration
 from pixy.config.kinds import Duration
 from pixy.config.load import Origins, load_file
+from pixy.config.validate import validate
+from pixy.errors import ConfigError
 
 DEFAULT = "default"
 """The origin of a value that nobody has set."""
 _COLUMN = 44
 """The column of origins in :func:`as_yaml`, unless a value is longer."""
+_KEY = re.compile(
+    r"(?:invalid config, cluster=(?P<cluster>.+?): )?invalid config parameter: (?P<key>[a-z_0-9.]+) "
+)
+"""Matches the beginning of what :func:`validate` says of one key."""
 
 
 class Row(NamedTuple):
@@ -57,6 +64,29 @@ def load_app(
             origins.setdefault(f"proxies.{name}.kafka.version", "$KAFKA_VERSION")
     secrets.read_files(app, origins)
     return app
+
+
+def checked(app: model.App, origins: Origins) -> model.App:
+    """Return the configuration if it is valid.
+
+    Args:
+        app: of :func:`load_app`.
+        origins: of its values.
+
+    Raises:
+        ConfigError: it is not; the text names the file and line, the variable or the flag that has set the value.
+    """
+    try:
+        return validate(app)
+    except ConfigError as error:
+        text = str(error)
+        found = _KEY.match(text)
+        if found is None:
+            raise
+        key = f"proxies.{found['cluster']}.{found['key']}" if found["cluster"] else found["key"]
+        if key not in origins:
+            raise
+        raise ConfigError(f"{text} ({origins[key]})") from None
 
 
 def rows(app: model.App, origins: Origins) -> Iterator[Row]:

@@ -21,7 +21,7 @@ from yaml.reader import ReaderError
 from pixy.config import kinds, model
 from pixy.config.durations import parse_duration
 from pixy.config.files import read_small
-from pixy.errors import ConfigError
+from pixy.errors import ConfigError, reason_of
 
 Origins = dict[str, str]
 """The origins of values, by the paths of their keys, such as ``proxies.default.kafka.seed_peers``."""
@@ -73,7 +73,7 @@ def load_file(path: str, origins: Origins | None = None) -> model.App:
         why = "it is not text in UTF-8: name a YAML file"
         raise ConfigError(f"failed to read config file: path={path}, err=({why})") from None
     except OSError as error:
-        raise ConfigError(f"failed to read config file: path={path}, err=({error})") from error
+        raise ConfigError(f"failed to read config file: path={path}, err=({reason_of(error)})") from error
     return load_text(text, origins, path)
 
 
@@ -83,17 +83,18 @@ def load_text(text: str, origins: Origins | None = None, name: str = "") -> mode
     Args:
         text: YAML.
         origins: gets ``name:line`` of each value that the text sets.
-        name: the file's.
+        name: the file's, for errors; empty: they name the line alone.
 
     Raises:
         ConfigError: the text is not YAML, or has unknown keys or values of the wrong kind; the error
             lists all of them.
     """
+    where = f"{name}: " if name else ""
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
-        raise ConfigError(f"failed to parse config: yaml: {yaml_problem(error, text)}") from None
-    walk = Walk()
+        raise ConfigError(f"failed to parse config: yaml: {where}{yaml_problem(error, text)}") from None
+    walk = Walk(file=where)
     app = walk.mapping(model.App, root, "") if root is not None else model.App()
     if walk.errors:
         raise ConfigError("failed to parse config: yaml: unmarshal errors:\n  " + "\n  ".join(walk.errors))
@@ -185,15 +186,18 @@ class Walk:
 
     Args:
         place: where all nodes are, for errors; empty: each node knows its line.
+        file: stands before the lines.
     """
 
-    def __init__(self, place: str = "") -> None:
+    def __init__(self, place: str = "", file: str = "") -> None:
         self.errors: list[str] = []
         self.lines: dict[str, int] = {}
         self._place = place
+        self._file = file
 
     def _wrong(self, node: yaml.Node, problem: str) -> None:
-        self.errors.append(f"{self._place or f'line {node.start_mark.line + 1}'}: {problem}")
+        where = self._place or f"{self._file}line {node.start_mark.line + 1}"
+        self.errors.append(f"{where}: {problem}")
 
     def _cannot(self, node: yaml.Node, wanted: str, *, shows: bool = True) -> None:
         tag = node.tag.replace("tag:yaml.org,2002:", "!!")
@@ -238,7 +242,8 @@ class Walk:
             where: the path of its key and a dot.
         """
         if self._place == "":
-            self.lines[where.rstrip(".")] = node.start_mark.line + 1
+            # Of a list it is the first line.
+            self.lines.setdefault(where.rstrip("."), node.start_mark.line + 1)
         if dataclasses.is_dataclass(kind):
             return self.mapping(typing.cast(type, kind), node, where)
         origin = typing.get_origin(kind)

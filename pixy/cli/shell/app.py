@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import click
 
-from pixy.cli import COMMANDS, COMPLETE, EXITS, PROGRAMS
+from pixy.cli import COMMANDS, COMPLETE, EXAMPLES, EXITS, PROGRAMS
 from pixy.cli.importing import importing
 from pixy.cli.shell.errors import EXIT_ERROR, EXIT_USAGE, ShellError
 from pixy.cli.shell.framework import Group
@@ -48,6 +48,7 @@ _MODULES: Final = {
 class Root(Group):
     """All commands. One that runs is imported when it is named."""
 
+    examples: Mapping[str, str] = EXAMPLES
     exits: Mapping[int, str] = EXITS
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:

@@ -131,7 +131,7 @@ def check(config: str, peers: str, settings: Settings) -> Iterator[Finding]:
     yield _open_files()
     finding, running = _daemon(settings if settings.server else _here(app, settings))
     yield finding
-    yield from _admin(app, running)
+    yield from _admin(app, settings, running)
     yield from _ports(app, running and (not settings.server or _is_here(settings.server, app)))
     for name, proxy in app.proxies.items():
         yield from _kafka(name, proxy, running=running, guessed=running and not (config or peers))
@@ -242,20 +242,27 @@ def _ports(app: App, running: bool) -> Iterator[Finding]:
                 yield Finding(FAIL, key, f"{address}: {reason.lower()}", f"free it, or set another {key}")
 
 
-def _admin(app: App, running: bool) -> Iterator[Finding]:
+def _admin(app: App, settings: Settings, running: bool) -> Iterator[Finding]:
     """Ask a daemon on this machine what it finds wrong with itself."""
-    from pixy.cli.admin_client import AdminClient, AdminError, address_of, token_of_environment
+    from pixy.cli.admin_client import AdminClient, AdminError, Connection, address_of
 
     url = address_of(app)
     if not url or not running:
         return
+    connection = Connection(token_file=settings.token_file)
+    if app.tls.certificate_path:
+        ca = settings.ca or app.tls.certificate_path
+        connection = Connection(True, ca, settings.cert, settings.cert_key, settings.token_file)
     try:
-        found = AdminClient(url, token_of_environment(), app.tls.certificate_path).get("/findings")[
-            "findings"
-        ]
-    except (AdminError, KeyError, TypeError) as error:
-        todo = "name who calls, with the verb `console`: KAFKA_PIXY_TOKEN"
-        yield Finding(WARN, "findings", str(error), todo)
+        found = AdminClient(url, connection).get("/findings", has="findings")["findings"]
+    except AdminError as error:
+        shown, _, todo = str(error).rpartition("; ")
+        if not shown or " refuses: " in shown:
+            shown, todo = (
+                str(error),
+                "name who calls, with the verb `console`: --token-file or KAFKA_PIXY_TOKEN",
+            )
+        yield Finding(WARN, "findings", shown, todo)
         return
     if not found:
         yield Finding(OK, "findings", f"{url}: nothing is wrong")

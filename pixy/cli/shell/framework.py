@@ -32,6 +32,7 @@ _SAID_BY: Final[dict[Any, str]] = {
 """Errors name the source of the daemon's address by these texts; other sources are the flag, and a profile's file."""
 _HELP: Final = ["-h", "-help", "--help"]
 """As the daemon's own flags."""
+_NO_EXAMPLES: Final[Mapping[str, str]] = {}
 _WIDTH: Final = 100
 _SENTENCE: Final = 200
 """Characters of a command's first sentence in the help of its group; a terminal breaks it."""
@@ -71,27 +72,40 @@ class Command(click.Command):
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the examples and the exit codes."""
-        program = ctx.find_root().info_name or "kafka-pixy"
-        if self.examples:
-            with formatter.section("Examples"):
-                for line, meaning in self.examples.items():
-                    formatter.write(f"  {line.replace('kafka-pixy', program)}\n")
-                    if meaning:
-                        formatter.write(f"      {meaning}\n")
-        if self.exits:
-            with formatter.section("Exit codes"):
-                formatter.write_dl([(str(code), meaning) for code, meaning in sorted(self.exits.items())])
+        _write_ends(ctx, formatter, self.examples, self.exits)
+
+
+def _write_ends(
+    ctx: click.Context, formatter: click.HelpFormatter, examples: Mapping[str, str], exits: Mapping[int, str]
+) -> None:
+    program = ctx.find_root().info_name or "kafka-pixy"
+    if examples:
+        with formatter.section("Examples"):
+            for line, meaning in examples.items():
+                formatter.write(f"  {line.replace('kafka-pixy', program)}\n")
+                if meaning:
+                    formatter.write(f"      {meaning}\n")
+    if exits:
+        with formatter.section("Exit codes"):
+            formatter.write_dl([(str(code), meaning) for code, meaning in sorted(exits.items())])
 
 
 class Group(click.Group):
-    """A group of commands; without one it prints its help."""
+    """A group of commands. Arguments as of :class:`Command`."""
 
     command_class = Command
     group_class = type
+    examples: Mapping[str, str] = _NO_EXAMPLES
+    exits: Mapping[int, str] = EXITS
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args: Any, examples: Mapping[str, str] | None = None, **options: Any) -> None:
         options.setdefault("context_settings", {"help_option_names": _HELP, "max_content_width": _WIDTH})
         super().__init__(*args, **options)
+        self.examples = examples or self.examples
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples and the exit codes."""
+        _write_ends(ctx, formatter, self.examples, self.exits)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """List the commands in the order in which they were added."""
@@ -141,6 +155,9 @@ _CONNECTION: Final = (
         metavar="HOST:PORT",
         help="gRPC address of the daemon.",
     ),
+)
+"""Flags that name the daemon."""
+_CREDENTIALS: Final = (
     click.option("--tls", is_flag=True, envvar="KAFKA_PIXY_TLS", show_envvar=True, help="Connect over TLS."),
     click.option(
         "--ca",
@@ -165,7 +182,7 @@ _CONNECTION: Final = (
         help="A file with an API key or a token.  [default: the environment variable KAFKA_PIXY_TOKEN]",
     ),
 )
-"""Flags that name the daemon, and the caller's credentials."""
+"""Flags for TLS, and for who calls."""
 _CALLS: Final = (
     click.option(
         "--cluster",
@@ -213,12 +230,17 @@ def connected(function: Callable[..., Any]) -> Callable[..., Any]:
         with session:
             return function(session, **values)
 
-    return _with(called, *_CONNECTION, *_CALLS, *_OUTPUT)
+    return _with(called, *_CONNECTION, *_CREDENTIALS, *_CALLS, *_OUTPUT)
 
 
 def with_connection(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that name a daemon and the caller, and those of the output, to a command that may do without the daemon."""
-    return _with(function, *_CONNECTION, *_OUTPUT)
+    return _with(function, *_CONNECTION, *_CREDENTIALS, *_OUTPUT)
+
+
+def with_credentials(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options of TLS and the caller to a command that asks the admin listener."""
+    return _with(function, *_CREDENTIALS)
 
 
 def with_output(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -232,4 +254,4 @@ def _with(function: Callable[..., Any], *options: Callable[..., Any]) -> Callabl
     return function
 
 
-__all__ = ["EXITS", "Command", "Group", "connected", "with_connection", "with_output"]
+__all__ = ["EXITS", "Command", "Group", "connected", "with_connection", "with_credentials", "with_output"]

@@ -21,7 +21,15 @@ from pixy.proto import kafkapixy_pb2 as pb
 _COLUMNS: Final = ("topic", "partition", "begin", "end", "offset", "lag", "client")
 
 
-@click.group("group", cls=Group, help="List, describe, reset and delete consumer groups.")
+@click.group(
+    "group",
+    cls=Group,
+    examples={
+        "kafka-pixy group describe bar": "",
+        "kafka-pixy group reset bar foo --to begin --dry-run": "where the group would go on",
+    },
+    help="List, describe, reset and delete consumer groups.",
+)
 def group() -> None:
     """Group the commands."""
 

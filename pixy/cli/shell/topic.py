@@ -17,7 +17,16 @@ from pixy.cli.shell.session import Session
 from pixy.proto import kafkapixy_pb2 as pb
 
 
-@click.group("topic", cls=Group, help="List, create, describe, change and delete topics.")
+@click.group(
+    "topic",
+    cls=Group,
+    examples={
+        "kafka-pixy topic list": "",
+        "kafka-pixy topic create foo -p 6": "",
+        "kafka-pixy topic describe foo": "",
+    },
+    help="List, create, describe, change and delete topics.",
+)
 def topic() -> None:
     """Group the commands."""
 

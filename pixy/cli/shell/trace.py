@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Any, Final
 from urllib.parse import urlencode
 
 import click
 
-from pixy.cli.admin_client import ADMIN, DEFAULT, AdminClient, AdminError, token_of_environment
+from pixy.cli.admin_client import ADMIN, DEFAULT, AdminClient, AdminError, Connection
 from pixy.cli.shell.errors import EXIT_USAGE, ShellError
-from pixy.cli.shell.framework import EXITS, Command, with_output
+from pixy.cli.shell.framework import EXITS, Command, with_credentials, with_output
 from pixy.cli.shell.output import Output, note, table
 from pixy.cli.shell.times import duration, milliseconds, shown
 from pixy.cli.shell.trace_lake import add_lake
@@ -39,7 +38,7 @@ _TIMEOUT: Final = 60.0
     },
     help="Tell the life of one message: written by whom and when, offered to whom, given back, retried, acknowledged, committed. "
     "The daemon needs an admin_addr. What is not known is said, with the reason. With auth the caller needs the verb `console` "
-    "on the topic, and `consume` for keys and headers; KAFKA_PIXY_TOKEN has the credential.",
+    "on the topic, and `consume` for keys and headers.",
 )
 @click.argument("message", metavar="TOPIC[/PARTITION[/OFFSET]]")
 @click.option("--key", default=None, help="Find messages with this key.")
@@ -66,7 +65,13 @@ _TIMEOUT: Final = 60.0
     metavar="DIR",
     help="Folder with the state of replays: copied to which offset.  [default: ./replays with --lake]",
 )
-@click.option("--cluster", default="", help="Of the daemon's configuration.  [default: the first one]")
+@click.option(
+    "--cluster",
+    envvar="KAFKA_PIXY_CLUSTER",
+    default="",
+    show_envvar=True,
+    help="Of the daemon's configuration.  [default: the first one]",
+)
 @click.option(
     "--admin",
     envvar=ADMIN,
@@ -76,20 +81,13 @@ _TIMEOUT: Final = 60.0
     metavar="ADDR",
     help="Address or URL of the admin listener.",
 )
-@click.option(
-    "--ca",
-    default="",
-    type=click.Path(),
-    metavar="FILE",
-    help="CA of the daemon's certificate, for https://.",
-)
+@with_credentials
 @with_output
 def trace(
     message: str,
     output: str,
     as_json: bool,
     admin: str,
-    ca: str,
     newest: bool,
     lake: str,
     replays: str,
@@ -98,19 +96,22 @@ def trace(
     """Trace a message; return the exit code."""
     check_texts(click.get_current_context())
     out = Output("json" if as_json else output)
+    connection = Connection(
+        **{name: given.pop(name) for name in ("tls", "ca", "cert", "cert_key", "token_file")}
+    )
     try:
-        client = AdminClient(admin or os.environ.get(ADMIN) or DEFAULT, token_of_environment(), ca)
+        client = AdminClient(admin or DEFAULT, connection)
         query = _query(message, given)
         if "offset" not in query:
-            found = client.get(f"/trace?{urlencode(query)}", _TIMEOUT)
+            found = client.get(f"/trace?{urlencode(query)}", _TIMEOUT, has="matches")
             chosen = _choose(found, newest, out)
             if chosen is None:
                 return EXIT_NOT_FOUND
             query = {name: query[name] for name in ("cluster", "topic", "group") if name in query}
             query |= {"partition": chosen["partition"], "offset": chosen["offset"]}
-        story = client.get(f"/trace?{urlencode(query)}", _TIMEOUT)
+        story = client.get(f"/trace?{urlencode(query)}", _TIMEOUT, has="groups")
     except AdminError as error:
-        raise ShellError(str(error)) from None
+        raise ShellError(str(error), error.code) from None
     add_lake(story, lake, replays)
     if out.structured:
         out.document(story)

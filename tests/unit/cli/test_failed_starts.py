@@ -183,9 +183,44 @@ def test_each_problem_of_a_configuration_is_one_line(tmp_path: Path) -> None:
     done = run_in_process(lambda: main(["config", "check", "--config", str(tmp_path / "c.yaml")]))
     assert done.returncode == 1
     assert done.stderr.decode() == (
-        "kafka-pixy config: line 1: unknown key tcp_adr (did you mean tcp_addr?)\n"
-        "kafka-pixy config: line 2: unknown key foo\n"
+        f"kafka-pixy config: {tmp_path}/c.yaml: line 1: unknown key tcp_adr (did you mean tcp_addr?)\n"
+        f"kafka-pixy config: {tmp_path}/c.yaml: line 2: unknown key foo\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("rest: [1", "FILE: line 1: expected ',' or ']', but got the end of the file"),
+        (
+            "proxies:\n  eu:\n    consumer: {ack_timeout: -1s}\n",
+            "invalid config, cluster=eu: invalid config parameter: consumer.ack_timeout must be > 0 (FILE:3)",
+        ),
+        (
+            "\ntcp_addr: nowhere\n",
+            "invalid config parameter: tcp_addr 'nowhere' must be HOST:PORT, such as nowhere:19092, or a path with a slash (FILE:2)",
+        ),
+    ],
+)
+def test_the_file_of_a_wrong_value_is_named(text: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "c.yaml"
+    file.write_text(text)
+    said = said.replace("FILE", str(file))
+    done = run_in_process(lambda: main(["config", "check", "--config", str(file)]))
+    assert (done.returncode, done.stderr.decode()) == (1, f"kafka-pixy config: {said}\n")
+    done = run_in_process(lambda: main(["--config", str(file)]))
+    assert (done.returncode, said in done.stderr.decode()) == (1, True), done
+
+
+def test_the_variable_or_flag_of_a_wrong_value_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA_PIXY_PROXIES__DEFAULT__CONSUMER__ACK_TIMEOUT", "-1s")
+    done = run_in_process(lambda: main(["config", "check"]))
+    assert b"must be > 0 ($KAFKA_PIXY_PROXIES__DEFAULT__CONSUMER__ACK_TIMEOUT)\n" in done.stderr
+    monkeypatch.delenv("KAFKA_PIXY_PROXIES__DEFAULT__CONSUMER__ACK_TIMEOUT")
+    done = run_in_process(lambda: main(["config", "check", "--kafkaPeers", "a b"]))
+    assert b" (--kafkaPeers)\n" in done.stderr, done
+    done = run_in_process(lambda: main(["--logging", "7"]))
+    assert b"--logging: line 1: cannot unmarshal" in done.stderr, done
 
 
 def test_a_full_disk_is_named_with_the_page_that_was_not_written(

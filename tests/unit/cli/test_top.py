@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+import contextlib
 import io
+import ssl
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+import trustme
 from rich.console import Console
 
 from pixy.cli import demo_console, demo_console_round, top
-from pixy.cli.admin_client import AdminClient, AdminError, address_of
+from pixy.cli.admin_client import AdminClient, AdminError, Connection, address_of
+from pixy.cli.main import main
 from pixy.cli.top_tables import duration, rate
 from pixy.config import App
+from tests.in_process import run_in_process
 
 FINDINGS = {
     "at": 1e9,
@@ -136,10 +142,14 @@ def address() -> Iterator[str]:
         thread.join()
 
 
-def test_a_credential_goes_into_the_header_of_its_kind(address: str) -> None:
+def test_a_credential_goes_into_the_header_of_its_kind(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _Daemon.seen.clear()
-    AdminClient(address, "kp_secret").get("/findings")
-    AdminClient(address, "a.b.c").get("/findings")
+    (tmp_path / "key").write_text("kp_secret\n")
+    monkeypatch.setenv("KAFKA_PIXY_TOKEN", "a.b.c")
+    AdminClient(address, Connection(token_file=str(tmp_path / "key"))).get("/findings")
+    AdminClient(address).get("/findings")
     first, second = _Daemon.seen
     assert first["X-Api-Key"] == "kp_secret" and "Authorization" not in first
     assert second["Authorization"] == "Bearer a.b.c"
@@ -148,11 +158,81 @@ def test_a_credential_goes_into_the_header_of_its_kind(address: str) -> None:
 def test_what_cannot_be_asked_costs_one_line(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(AdminError, match="403 may not console"):
         AdminClient(address).get("/no")
-    with pytest.raises(AdminError, match="does not answer as an admin listener"):
+    with pytest.raises(AdminError, match="does not answer as an admin listener: the answer is not JSON"):
         AdminClient(address).get("/html")
+    with pytest.raises(AdminError, match="the answer has no 'rows'"):
+        AdminClient(address).get("/findings", has="rows")
     assert top.run(["--admin", "127.0.0.1:1"]) == 1
     error = capsys.readouterr().err
     assert error.count("\n") == 1 and "--adminAddr" in error
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (
+            "--admin localhost",
+            "--admin 'localhost': is neither HOST:PORT nor a URL, such as 127.0.0.1:19093 or https://kp.example.com:19093",
+        ),
+        ("--admin :1", "--admin ':1': is neither "),
+        ("--admin h:99999", "--admin 'h:99999': is neither "),
+        ("--admin ftp://h:1", "--admin 'ftp://h:1': is neither "),
+        (
+            "--admin http://h:1 --tls",
+            "--admin http://h:1: has no TLS: write https://, or leave out --tls, --ca and --cert",
+        ),
+        ("--ca none", "--ca none: No such file or directory"),
+        ("--cert none", "--cert needs --cert-key: give both"),
+        ("--token-file none", "--token-file none: No such file or directory"),
+    ],
+)
+@pytest.mark.parametrize("command", ["top --once", "trace orders/0/1"])
+def test_an_address_or_a_file_that_cannot_be_used_is_one_line(command: str, args: str, said: str) -> None:
+    done = run_in_process(lambda: main([*command.split(), *args.split()]))
+    text = done.stderr.decode()
+    assert (done.returncode, done.stdout, text.count("\n")) == (2, b"", 1), done
+    assert text.startswith(f"kafka-pixy {command.split(maxsplit=1)[0]}: {said}"), text
+
+
+@contextlib.contextmanager
+def serving(context: ssl.SSLContext) -> Iterator[int]:
+    with HTTPServer(("127.0.0.1", 0), _Daemon) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+        server.handle_error = lambda *_: None  # type: ignore[method-assign]
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_top_shows_a_certificate_to_a_daemon_that_asks_for_one(tmp_path: Path) -> None:
+    ca = trustme.CA()
+    theirs, mine = ca.issue_cert("127.0.0.1"), ca.issue_cert("me")
+    ca.cert_pem.write_to_path(tmp_path / "ca")
+    mine.cert_chain_pems[0].write_to_path(tmp_path / "cert")
+    mine.private_key_pem.write_to_path(tmp_path / "key")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    theirs.configure_cert(context)
+    context.verify_mode = ssl.CERT_REQUIRED
+    ca.configure_trust(context)
+    own = Connection(ca=f"{tmp_path}/ca", cert=f"{tmp_path}/cert", cert_key=f"{tmp_path}/key")
+    with serving(context) as port:
+        assert AdminClient(f"127.0.0.1:{port}", own).get("/findings")["at"] == 1
+        for given, said in (
+            (Connection(ca=own.ca), "give --cert and --cert-key"),
+            (Connection(tls=True), "its certificate is not trusted: .*; name its CA with --ca"),
+            (Connection(), "if it serves TLS, give --tls or --ca"),
+        ):
+            with pytest.raises(AdminError, match=said):
+                AdminClient(f"127.0.0.1:{port}", given).get("/findings")
+
+
+def test_a_listener_without_tls_is_named(address: str) -> None:
+    with pytest.raises(AdminError, match="it serves no TLS; write http://"):
+        AdminClient(address, Connection(tls=True)).get("/findings")
 
 
 @pytest.mark.parametrize(

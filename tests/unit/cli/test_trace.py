@@ -52,7 +52,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
     """The queries; a search finds what the test puts into ``answers``."""
     queries: list[dict[str, str]] = []
 
-    def get(_self: AdminClient, path: str, _timeout: float = 0.0) -> Any:
+    def get(_self: AdminClient, path: str, *_args: Any, **_options: Any) -> Any:
         query = dict(parse_qsl(urlsplit(path).query, keep_blank_values=True))
         queries.append(query)
         return (
@@ -115,7 +115,7 @@ def test_a_wrong_command_line_is_one_line(asked: Any, capsys: Any, arguments: li
 
 
 def test_a_daemon_that_refuses_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    def get(*_args: Any) -> Any:
+    def get(*_args: Any, **_options: Any) -> Any:
         raise AdminError("http://x refuses: 403 key:a may not console topic orders in cluster default")
 
     monkeypatch.setattr(AdminClient, "get", get)
