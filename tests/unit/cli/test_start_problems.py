@@ -178,4 +178,4 @@ def test_a_file_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(files, "MAX_SMALL_FILE", 10)
     done = check("insecure: true\n", tmp_path)
     assert done.returncode == 1 and b"failed to read config file: " in done.stderr
-    assert b"File too large" in done.stderr and done.stderr.count(b"\n") == 1
+    assert b"file too large" in done.stderr and done.stderr.count(b"\n") == 1
