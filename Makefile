@@ -66,12 +66,13 @@ $(VENV)/.installed: $(SOURCES) | $(BIN)/pip
 	$(BIN)/python -m compileall -q actors pixy
 	touch $@
 
-# The data pipeline: Spark's Python package, and the connector's jars by Maven. Fails without Java 17 or Maven.
+# The data pipeline: Spark's Python package, and the connector's jars by Maven. Fails without Java 17 or Maven. The jars are looked at each
+# time: they belong to a user, and his cache may have been emptied since.
 pipeline-install: $(VENV)/.pipeline
+	@$(BIN)/python -m pixy.pipeline.spark.jars
 
-$(VENV)/.pipeline: $(VENV)/.installed pixy/pipeline/spark/pom.xml
+$(VENV)/.pipeline: $(VENV)/.installed
 	$(PIP_INSTALL) -e '.[pipeline]'
-	$(BIN)/python -m pixy.pipeline.spark.jars
 	touch $@
 
 # Everything that tests and linters need, without running them.
@@ -298,7 +299,7 @@ bench-front: $(VENV)/.bench
 	$(PIP_INSTALL) -e '.[envoy]'
 	$(BIN)/python -m tests.bench front workers
 
-bench-pipeline: $(VENV)/.bench $(VENV)/.pipeline
+bench-pipeline: $(VENV)/.bench pipeline-install
 	$(BIN)/python -m tests.bench pipeline
 
 clean:
