@@ -83,9 +83,9 @@ class Parser(argparse.ArgumentParser):
             known = re.findall(r"[^\s,'\"]+", found[2])
         elif found := _WRONG_OPTION.search(message):
             # Without dashes: they alone would make short options alike.
-            known = {each.lstrip("-"): each for each in self._option_string_actions}
-            close = difflib.get_close_matches(found[1].lstrip("-"), known, 1)
-            return f", did you mean {known[close[0]]!r}?" if close else ""
+            options = {each.lstrip("-"): each for each in self._option_string_actions}
+            close = difflib.get_close_matches(found[1].lstrip("-"), options, 1)
+            return f", did you mean {options[close[0]]!r}?" if close else ""
         else:
             return ""
         close = difflib.get_close_matches(found[1], known, 1)
