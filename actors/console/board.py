@@ -228,6 +228,10 @@ class Board:
         """Iterate over the actors of the last round, whatever happens meanwhile."""
         return iter(list(self.census.samples.values()))
 
+    def is_busy(self, sample: Sample) -> bool:
+        """Tell whether an actor did anything at the last round, or is not well (:func:`is_quiet`)."""
+        return sample.id in self._busy
+
     async def totals(self) -> tuple[Totals, int]:
         """Sum up all actors; return the moment of the sums, too, in ns of the system's clock."""
         now = await self.fresh()

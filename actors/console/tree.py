@@ -12,6 +12,7 @@ from actors.tracing.census import GLANCE, slices
 
 if TYPE_CHECKING:
     from actors._core.cell import Cell
+    from actors.tracing.protocol import Sample
 
 MAX_OPEN = 200
 """Most nodes that are open at one time."""
@@ -25,9 +26,33 @@ class Below:
 
     __slots__ = ("actors", "depth", "errors", "level", "oldest", "out", "restarts", "troubled")
 
-    def __init__(self) -> None:
+    def __init__(self, sample: Sample | None = None, now: int = 0) -> None:
+        """Begin with nothing, or with an actor of its own.
+
+        Args:
+            sample: of the actor.
+            now: the moment of the samples.
+        """
         self.actors = self.depth = self.level = self.oldest = self.restarts = self.troubled = 0
         self.errors = self.out = 0.0
+        if sample is not None:
+            row = sample.row
+            self.actors, self.depth, self.restarts = 1, row[DEPTH], row[RESTARTS]
+            self.errors, self.out, self.oldest = row[ERRORS], row[OUT], row[OLDEST]
+            self.level, _ = health(row, now)
+            self.troubled = int(self.level > 0)
+
+    def add(self, other: Below) -> None:
+        """Add the sums of a child."""
+        self.actors += other.actors
+        self.depth += other.depth
+        self.out += other.out
+        self.errors += other.errors
+        self.restarts += other.restarts
+        self.troubled += other.troubled
+        self.level = max(self.level, other.level)
+        if other.oldest and (not self.oldest or other.oldest < self.oldest):
+            self.oldest = other.oldest
 
 
 def opened(query: Query) -> set[str]:
@@ -61,30 +86,8 @@ def tree_steps(board: Board, query: Query) -> Generator[None, None, dict[str, An
         if it is open, ``nodes`` and how many ``more`` there are.
     """
     paths = opened(query)
-    now = board.census.at
-    below: dict[Cell | None, Below] = {None: Below()}
-    for part in slices(board.items(), GLANCE // 4):
-        for sample in part:
-            cell, row = sample.cell, sample.row
-            level, _ = health(row, now)
-            own = below.get(cell) or below.setdefault(cell, Below())
-            at: Cell | None = cell
-            while True:
-                sums = own if at is cell else below.setdefault(at, Below())
-                sums.actors += 1
-                sums.depth += row[DEPTH]
-                sums.out += row[OUT]
-                sums.errors += row[ERRORS]
-                sums.restarts += row[RESTARTS]
-                if row[OLDEST] and (not sums.oldest or row[OLDEST] < sums.oldest):
-                    sums.oldest = row[OLDEST]
-                if level:
-                    sums.troubled += 1
-                    sums.level = max(sums.level, level)
-                if at is None:
-                    break
-                at = at.parent
-        yield
+    now, samples = board.census.at, board.census.samples
+    below = yield from _sums_below(board, now)
     root = {
         "path": "/",
         "name": board.system.name,
@@ -97,17 +100,66 @@ def tree_steps(board: Board, query: Query) -> Generator[None, None, dict[str, An
     todo: list[tuple[dict[str, Any], dict[str, Cell]]] = [(root, board.system.top)]
     while todo:
         node, children = todo.pop()
-        known = [cell for cell in tuple(children.values()) if cell in below]
-        known.sort(key=lambda cell: -below[cell].level)  # stable: otherwise the oldest first
+        known = [cell for cell in tuple(children.values()) if cell in samples]
+        # Stable: otherwise the oldest first.
+        known.sort(key=lambda cell: -below[cell].level if cell in below else 0)
         yield
         node["nodes"] = []
         node["more"] = max(0, len(known) - MAX_CHILDREN)
         for cell in known[:MAX_CHILDREN]:
-            node["nodes"].append(child := _node(board, cell, below[cell], now))
+            sums = below.get(cell) or Below(samples[cell], now)
+            node["nodes"].append(child := _node(board, cell, sums, now))
             if cell.path in paths and cell.children:
                 todo.append((child, cell.children))
         yield
     return root
+
+
+def _sums_below(board: Board, now: int) -> Generator[None, None, dict[Cell | None, Below]]:
+    """Sum up, in steps, what is below each actor that has children or is not quiet; None stands for the root.
+
+    Of thousands of actors nearly all are quiet and have no children: they are only counted, at their parents.
+    """
+    below: dict[Cell | None, Below] = {None: Below()}
+    for part in slices(board.items(), GLANCE // 2):
+        for sample in part:
+            cell = sample.cell
+            if cell.children or board.is_busy(sample):
+                own = Below(sample, now)
+                if (counted := below.get(cell)) is not None:
+                    own.add(counted)
+                below[cell] = own
+                continue
+            sums = below.get(cell.parent)
+            if sums is None:
+                sums = below[cell.parent] = Below()
+            sums.actors += 1
+            sums.restarts += sample.row[RESTARTS]
+        yield
+    levels: list[list[Cell]] = []
+    for cell in tuple(below):
+        if cell is not None:
+            _put(levels, cell)
+    while levels:
+        for cell in levels.pop():
+            parent = cell.parent
+            if parent not in below:
+                below[parent] = Below()
+                assert parent is not None
+                _put(levels, parent)
+            below[parent].add(below[cell])
+        yield
+    return below
+
+
+def _put(levels: list[list[Cell]], cell: Cell) -> None:
+    """Add an actor to the list of its level: the roots' children are level 0."""
+    level, at = 0, cell.parent
+    while at is not None:
+        level, at = level + 1, at.parent
+    while len(levels) <= level:
+        levels.append([])
+    levels[level].append(cell)
 
 
 def _node(board: Board, cell: Cell, sums: Below, now: int) -> dict[str, Any]:

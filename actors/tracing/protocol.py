@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from actors._core.inspection import recent_headers, statistics_of
 from actors._core.stack import MAX_STACK, stack_of
-from actors._core.stats import BUCKETS, Histogram
+from actors._core.stats import BOUNDS_NS
 from actors.tracing.flow import Edge
 from actors.tracing.traces import Span
 
@@ -95,7 +95,8 @@ class Sample:
         self.key: tuple[Any, ...] = ()
         self.row: tuple[Any, ...] = ()
         self.active = False
-        self.waits = self.runs = (0,) * BUCKETS
+        self.waits: Sequence[int] = ()
+        self.runs: Sequence[int] = ()
 
     def read(self, window: float) -> bool:
         """Look at the actor; return whether its row differs from the last one.
@@ -139,8 +140,8 @@ class Sample:
 
     def _rates(self, cell: Cell, key: tuple[Any, ...], window: float) -> tuple[float, ...]:
         before = self.key
-        waits, runs = Histogram.of(tuple(cell.waits)).counts, Histogram.of(tuple(cell.runs)).counts
-        waited, ran = _since(waits, self.waits), _since(runs, self.runs)
+        waits, runs = tuple(cell.waits), tuple(cell.runs)
+        waited, ran = self.waits, self.runs
         self.waits, self.runs = waits, runs
         self.active = bool(before) and window > 0 and key[3:5] != before[3:5]
         if not self.active:
@@ -153,15 +154,26 @@ class Sample:
             max(0, handled + key[1] - before[1]) / window,
             handled / window,
             (key[4] - before[4]) / window,
-            waited.quantile(0.5),
-            waited.quantile(0.99),
-            ran.quantile(0.5),
-            ran.quantile(0.99),
+            *_quantiles(waits, waited),
+            *_quantiles(runs, ran),
         )
 
 
-def _since(now: Sequence[int], before: Sequence[int]) -> Histogram:
-    return Histogram(tuple(a - b for a, b in zip(now, before, strict=True)))
+def _quantiles(now: Sequence[int], before: Sequence[int]) -> tuple[float, float]:
+    """Return the seconds below which half and 99 of 100 durations lie that were counted between two looks; 0.0 if none was.
+
+    It is :meth:`actors._core.stats.Histogram.quantile` for both at once; the buckets that an actor has never used are left out.
+    """
+    counts = [*map(int.__sub__, now, before), *now[len(before) :]]
+    total = sum(counts)
+    half, seen = 0, 0
+    for count, bound in zip(counts, BOUNDS_NS, strict=False):
+        seen += count
+        if not half and seen and seen >= 0.5 * total:
+            half = bound
+        if seen and seen >= 0.99 * total:
+            return half / 1e9, bound / 1e9
+    return 0.0, 0.0
 
 
 def oldest(cell: Cell) -> int:
