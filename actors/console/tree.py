@@ -137,9 +137,9 @@ def _sums_below(board: Board, now: int) -> Generator[None, None, dict[Cell | Non
             sums.restarts += sample.row[RESTARTS]
         yield
     levels: list[list[Cell]] = []
-    for cell in tuple(below):
-        if cell is not None:
-            _put(levels, cell)
+    for each in tuple(below):
+        if each is not None:
+            _put(levels, each)
     while levels:
         for cell in levels.pop():
             parent = cell.parent

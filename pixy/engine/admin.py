@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, TypeVar
 
-from actors import Actor, ActorRef, Future, handles
+from actors import ActorRef, Future, handles
 from pixy.config.model import Proxy
 from pixy.engine import admin_groups
 from pixy.engine.admin_messages import (
@@ -37,6 +37,7 @@ from pixy.engine.admin_messages import (
 )
 from pixy.engine.consume import sparse_acks
 from pixy.engine.instances.topic_patterns import TopicPattern
+from pixy.engine.restarting import Restartable
 from pixy.engine.sandbox_groups import KnownGroups, LocalMembers, SandboxGroups
 from pixy.errors import (
     ChangesForbidden,
@@ -112,7 +113,7 @@ class Catalogue:
         return await self._admin.ask(FindOffsets(times), block=False)
 
 
-class Admin(Actor):
+class Admin(Restartable):
     """Child of the cluster. The first request creates its Kafka client.
 
     Args:

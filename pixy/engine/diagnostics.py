@@ -24,6 +24,9 @@ trace_logger = logging.getLogger("pixy.trace")
 SLOW_EVERY = 10.0
 """Seconds between two log lines about the same slow handler."""
 
+UNSET = 0.5
+"""Seconds without a sign of life from which on a loop counts as blocked if ``diagnostics.blocked_loop`` is 0."""
+
 MAX_SLOW = 1_000
 """The most slow handlers to remember."""
 
@@ -47,6 +50,7 @@ class Diagnostics:
         self._crashes = Crashes(system)
         self._slow: dict[tuple[str, str], float] = {}
         self._ends: list[Callable[[], None]] = []
+        self._watch: LoopWatch | None = None
 
     def start(self) -> None:
         """Start watching."""
@@ -55,10 +59,9 @@ class Diagnostics:
             self._crashes.stop,
             self._system.events.subscribe(self._slow_handler, SlowHandler),
         ]
+        self._ends.append(self._end_sampling)
         if self._settings.blocked_loop > 0:
-            watch = LoopWatch(self._system, self._settings.blocked_loop)
-            watch.start()
-            self._ends.append(watch.stop)
+            self.sample(True)
         if self._settings.trace:
             tracer = Tracer(self._settings.trace_sample)
             self._ends += [tracer.listen(self._traced), self._system.instrument(tracer)]
@@ -68,6 +71,25 @@ class Diagnostics:
                 exporter = OTelExporter(self._system, tracer, self._provider)
                 exporter.start()
                 self._ends.append(exporter.stop)
+
+    def sample(self, on: bool) -> bool:
+        """Start or stop to look for the code that blocks the event loop; return whether that changed anything.
+
+        Args:
+            on: whether to look. The threshold is ``diagnostics.blocked_loop``; if that is 0, half a second.
+        """
+        if on == (self._watch is not None):
+            return False
+        if self._watch is not None:
+            self._watch.stop()
+            self._watch = None
+            return True
+        self._watch = LoopWatch(self._system, self._settings.blocked_loop or UNSET)
+        self._watch.start()
+        return True
+
+    def _end_sampling(self) -> None:
+        self.sample(False)
 
     def stop(self) -> None:
         """Stop watching."""

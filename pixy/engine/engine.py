@@ -159,7 +159,7 @@ class Engine:
 
     def operator(self) -> Operator:
         """Return what acts on the running engine: for the admin listener, which checks rights by itself."""
-        return Operator(self.inspector(), self.counters, self._clusters)
+        return Operator(self.inspector(), self.counters, self._clusters, self._system, self.diagnostics)
 
     def lives(self) -> Lives:
         """Return what tells lives of messages. It checks the rights of the caller of each request."""

@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from actors import Actor, Future, Request, handles
+from actors import Future, Request, handles
 from pixy.config.model import Proxy
 from pixy.engine.consume.long_polls import Message
+from pixy.engine.restarting import Restartable
 from pixy.engine.shares import part
 from pixy.errors import FetchPoolBusy, KafkaError, PixyError
 from pixy.kafka.errors import translate
@@ -70,7 +71,7 @@ class _Waiting:
     caller: str
 
 
-class Fetcher(Actor):
+class Fetcher(Restartable):
     """Child of the cluster.
 
     Args:

@@ -11,17 +11,19 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
-from actors import ActorRef
+from actors import ActorRef, ActorSystem
 from pixy.engine.client import ClusterClient
 from pixy.engine.cluster import Cluster
 from pixy.engine.cluster_messages import HoldGroup, LetGroupGo
 from pixy.engine.consume.group_messages import Leave, PausesChanged
 from pixy.engine.consume.partition_messages import TakeBack
 from pixy.engine.counters import ClusterCounters
+from pixy.engine.diagnostics import Diagnostics
 from pixy.engine.inspector import GroupRef, Inspector
 from pixy.engine.pauses import Pause, Pauses
+from pixy.engine.restarting import Restartable, RestartWanted
 from pixy.engine.topic_names import check_topic
-from pixy.errors import IllegalState, NotConsumed, UnknownCluster
+from pixy.errors import IllegalState, InvalidParameter, NotConsumed, UnknownCluster
 from pixy.kafka.settings import group_id
 from pixy.wire.types import TopicPartition
 
@@ -71,6 +73,8 @@ class Operator:
         inspector: finds the actors.
         counters: of the clusters, with what is paused there.
         clients: of the clusters.
+        system: all actors.
+        diagnostics: has the sampler.
         wall: seconds since 1970.
     """
 
@@ -79,11 +83,15 @@ class Operator:
         inspector: Inspector,
         counters: Mapping[str, ClusterCounters],
         clients: Mapping[str, ClusterClient],
+        system: ActorSystem,
+        diagnostics: Diagnostics,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._inspector = inspector
         self._counters = counters
         self._clients = clients
+        self._system = system
+        self._diagnostics = diagnostics
         self._wall = wall
 
     async def pause(self, place: Place, by: str) -> dict[str, Any]:
@@ -226,6 +234,37 @@ class Operator:
         for ref in refs:
             await self._inspector.ask(ref, Leave(stopping=False), patience)
         return len(refs)
+
+    def restart(self, path: str, by: str) -> dict[str, Any]:
+        """Have an actor fail, so that supervision restarts it: it begins again where its kind does after any failure.
+
+        Args:
+            path: of the actor.
+            by: who wants it.
+
+        Raises:
+            InvalidParameter: there is no such actor.
+            IllegalState: actors of its kind are not restarted one by one, or it ends just now.
+        """
+        ref = self._system.lookup(path)
+        if ref is None:
+            raise InvalidParameter("there is no such actor; GET /debug/actors lists them")
+        if not issubclass(ref.actor_class, Restartable):
+            raise IllegalState(
+                f"{ref.path} is a {ref.actor_class.__name__}: only groups, owners of partitions, producers of topics, admin and "
+                "fetcher can be restarted"
+            )
+        if not ref.notify(RestartWanted(by), urgent=True):
+            raise IllegalState(f"{ref.path} has just ended")
+        return {"action": "restart", "path": ref.path, "restarts": ref.statistics().restarts}
+
+    def sample(self, on: bool) -> dict[str, Any]:
+        """Switch the sampler on or off, which finds the code that blocks the event loop.
+
+        Args:
+            on: whether it is to run.
+        """
+        return {"action": "sampler", "changed": self._diagnostics.sample(on), "on": on}
 
     async def _members(self, place: Place) -> list[GroupRef]:
         _check(place)

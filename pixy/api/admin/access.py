@@ -36,7 +36,7 @@ READING: Final = frozenset({"/mcp"})
 """Paths of which a POST only reads."""
 
 ACTIONS: Final = ("pause", "resume", "give-back", "drain", "reset")
-"""What an operator may do, each at a path of its own below ``/actions``."""
+"""What an operator may do to a group, each at a path of its own below ``/actions``."""
 
 OWN_RIGHTS: Final = frozenset({"/trace", "/tail", "/actions", *(f"/actions/{name}" for name in ACTIONS)})
 """Paths behind which it is decided what the caller may hear or do, topic by topic and group by group."""

@@ -13,10 +13,11 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from pixy.api.admin.access import ACTIONS, error
+from pixy.api.admin.access import ACTIONS, Handler, error
 from pixy.api.admin.queries import Wrong, number, offset, text
 from pixy.api.edge.callers import address_share
 from pixy.api.rest.responses import status_of
+from pixy.auth.patterns import EVERYTHING
 from pixy.auth.rules import Access
 from pixy.config.model import App
 from pixy.engine.guard import Guard
@@ -28,6 +29,8 @@ logger = logging.getLogger("pixy.api")
 
 _LATEST: Final = 253_402_300_799_999
 """The last millisecond of the year 9999."""
+_PATH: Final = 600
+"""Characters of an actor's path in the log and the audit log."""
 _TIMES: Final = {"end": -1, "beginning": -2}
 
 Action = Callable[[web.Request, Place, str], Awaitable[dict[str, Any]]]
@@ -58,7 +61,12 @@ class Actions:
         }
         assert actions.keys() == set(ACTIONS)
         made = [web.post(f"/actions/{name}", self._action(name, each)) for name, each in actions.items()]
-        return [web.get("/actions", self.describe), *made]
+        return [
+            web.get("/actions", self.describe),
+            *made,
+            web.post("/actions/restart", self._of_daemon("restart", self._restart)),
+            web.post("/actions/sampler", self._of_daemon("sampler", self._sampler)),
+        ]
 
     async def describe(self, request: web.Request) -> web.Response:
         """Say whether there are actions, and whether the caller may use them on ``group`` (of ``cluster``), or on any of them."""
@@ -71,17 +79,39 @@ class Actions:
             {"enabled": self._config.admin_actions, "allowed": allowed, "actions": list(ACTIONS)}
         )
 
+    def _of_daemon(self, name: str, action: Callable[[web.Request, str], dict[str, Any]]) -> Handler:
+        """Return a handler that does something to the daemon itself. Who may do everything was checked before (:class:`Gatekeeper`)."""
+
+        async def handler(request: web.Request) -> web.Response:
+            try:
+                self._check_on()
+                cluster, by = self._config.cluster_name(""), self._who(request)
+                path = text(request, "path")[:_PATH]
+                access = Access("admin", cluster, EVERYTHING, EVERYTHING)
+                with self._noted(f"{name} {path}".strip(), "the daemon", access, by):
+                    return web.json_response(action(request, by))
+            except IllegalState as problem:
+                return error(409, str(problem))
+            except PixyError as problem:
+                return error(status_of(problem), str(problem))
+
+        return handler
+
+    def _check_on(self) -> None:
+        if not self._config.admin_actions:
+            raise Forbidden("actions are off; set admin_actions: true in the daemon's configuration")
+
     def _action(self, name: str, action: Action) -> Callable[[web.Request], Awaitable[web.Response]]:
         """Return a handler that does something to a group, or refuses to."""
 
         async def handler(request: web.Request) -> web.Response:
             try:
-                if not self._config.admin_actions:
-                    raise Forbidden("actions are off; set admin_actions: true in the daemon's configuration")
+                self._check_on()
                 place = self._place(request)
                 by = self._who(request)
-                with self._noted(name, place, by):
-                    _check_confirmed(request, place.group)
+                access = Access("admin", place.cluster, place.topic or None, place.group)
+                with self._noted(name, str(place), access, by):
+                    _check_confirmed(request, place.group, "group")
                     return web.json_response(await action(request, place, by))
             except IllegalState as problem:
                 return error(409, str(problem))
@@ -91,22 +121,21 @@ class Actions:
         return handler
 
     @contextmanager
-    def _noted(self, name: str, place: Place, by: str) -> Iterator[None]:
+    def _noted(self, name: str, what: str, access: Access, by: str) -> Iterator[None]:
         """Permit an action, and leave a line in the log and a record in the audit log."""
         try:
             if self._guard is None:
                 yield
             else:
-                access = Access("admin", place.cluster, place.topic or None, place.group)
                 with self._guard.act(self._guard.caller(), access, name):
                     yield
         except PixyError as problem:
             logger.warning(
                 "admin action by %s: %s of %s: refused: %s",
-                *map(escaped, (by, name, str(place), str(problem))),
+                *map(escaped, (by, name, what, str(problem))),
             )
             raise
-        logger.warning("admin action by %s: %s of %s: done", *map(escaped, (by, name, str(place))))
+        logger.warning("admin action by %s: %s of %s: done", *map(escaped, (by, name, what)))
 
     def _place(self, request: web.Request) -> Place:
         """Read what an action is done to."""
@@ -149,6 +178,18 @@ class Actions:
             raise Wrong("time must be milliseconds since 1970, beginning or end")
         return await self._operator.reset(place, int(named))
 
+    def _restart(self, request: web.Request, by: str) -> dict[str, Any]:
+        path = text(request, "path")
+        _check_confirmed(request, path.rpartition("/")[2], "actor")
+        return self._operator.restart(path, by)
+
+    def _sampler(self, request: web.Request, _by: str) -> dict[str, Any]:
+        _check_confirmed(request, "sampler", "sampler")
+        wanted = text(request, "on")
+        if wanted not in ("true", "false"):
+            raise Wrong("on must be true or false")
+        return self._operator.sample(wanted == "true")
+
 
 def _check_parts(place: Place, *allowed: tuple[bool, bool]) -> None:
     """Raise Wrong unless a request names topic and partition as its action needs them."""
@@ -158,11 +199,11 @@ def _check_parts(place: Place, *allowed: tuple[bool, bool]) -> None:
         raise Wrong(f"of topic and partition, this action takes {wanted}")
 
 
-def _check_confirmed(request: web.Request, name: str) -> None:
+def _check_confirmed(request: web.Request, name: str, what: str) -> None:
     if not name:
-        raise InvalidParameter("group is missing")
+        raise InvalidParameter(f"{what} is missing")
     if text(request, "confirm") != name:
-        raise InvalidParameter("confirm must repeat the name of the group: nothing was done")
+        raise InvalidParameter(f"confirm must repeat the name of the {what}: nothing was done")
 
 
 __all__ = ["Actions"]

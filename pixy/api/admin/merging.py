@@ -73,7 +73,7 @@ def merge_actions(action: str, done: Mapping[int, tuple[int, dict[str, Any]]]) -
     """
     if not done:
         return 503, {"error": "no worker serves"}
-    every = action in ("pause", "resume")
+    every = action in ("pause", "resume", "sampler")
     status, number = (max if every else min)((status, number) for number, (status, _) in done.items())
     document: dict[str, Any] = {"workers": {str(each): done[each][1] for each in sorted(done)}}
     if status >= 400:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
-from actors import ESCALATE, Actor, ActorDeadError, ActorRef, Supervision, handles
+from actors import ESCALATE, ActorDeadError, ActorRef, Supervision, handles
 from pixy.config.model import Proxy
 from pixy.engine.consume.assignment import Assignment
 from pixy.engine.consume.group_messages import (
@@ -48,6 +48,7 @@ from pixy.engine.consume.subscriptions import (
 from pixy.engine.consume.views import GroupView, ViewGroup, ViewMessage, ViewOffers, ViewPartition
 from pixy.engine.counters import GroupCounters
 from pixy.engine.journal.buffer import Journal
+from pixy.engine.restarting import Restartable
 from pixy.errors import NotConsumed, PartitionLost, PixyError, ShuttingDown, TooManyRequests
 from pixy.kafka.consumer import Commit
 from pixy.membership import Assigned, Committed, Event, Fetched, Lost, Revoked, SessionFailed
@@ -68,7 +69,7 @@ class _Begin:
 _EVENTS = (Assigned, Committed, Fetched, Lost, Revoked, SessionFailed)
 
 
-class GroupConsumer(Actor):
+class GroupConsumer(Restartable):
     """Child of the cluster; parent of the committer and of one owner per partition.
 
     :class:`~pixy.engine.consume.subscriptions.Subscriptions` keeps the topics and their long polls,

@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from actors import Actor, ActorRef, handles
+from actors import ActorRef, handles
 from pixy.config.model import Consumer
 from pixy.engine.consume import sparse_acks
 from pixy.engine.consume.assignment import Assignment
@@ -42,6 +42,7 @@ from pixy.engine.consume.views import (
 )
 from pixy.engine.counters import ConsumeCounters
 from pixy.engine.journal.buffer import Journal
+from pixy.engine.restarting import Restartable
 from pixy.errors import IllegalState, LongPollTimeout, NeverOffered, PartitionLost
 from pixy.membership import Session
 
@@ -61,7 +62,7 @@ class _DrainTimeout:
     """The drain has waited for acks long enough."""
 
 
-class PartitionOwner(Actor):
+class PartitionOwner(Restartable):
     """One per assigned partition, child of the group's actor.
 
     Args:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from actors import Actor, ActorDeadError, handles
+from actors import ActorDeadError, handles
 from pixy.config.model import Producer
 from pixy.engine.counters import ProduceCounters
 from pixy.engine.journal.buffer import Journal
@@ -33,6 +33,7 @@ from pixy.engine.produce.topic_lookup import (
     Writable,
     look_up,
 )
+from pixy.engine.restarting import Restartable
 from pixy.errors import PixyError, ShuttingDown, Unavailable
 from pixy.kafka.errors import message_too_large, unknown_topic
 from pixy.kafka.producer import ProducerClient
@@ -45,7 +46,7 @@ _ROUND_ROBIN_REFRESH = 10.0
 _QUIET_PASSES = 4
 
 
-class TopicProducer(Actor):
+class TopicProducer(Restartable):
     """Child of the cluster; it stops by itself when it is idle or its topic does not exist.
 
     Args:

@@ -12,6 +12,7 @@ from pixy.auth.keys import make_key
 from pixy.auth.rules import Rules
 from pixy.config import App
 from pixy.config.security import Rule
+from tests.support import eventually
 from tests.unit.api.test_admin import serving
 
 PAUSE = "/actions/pause?group=billing&confirm=billing"
@@ -99,6 +100,49 @@ async def test_an_action_needs_admin_on_its_group_and_leaves_a_record(
         ("pause", "ok", "billing"),
     ]
     assert "admin action by key:ops: pause of group billing: done" in caplog.text
+
+
+async def test_an_actor_is_restarted_and_the_sampler_switched_by_who_may_do_everything(
+    tmp_path: Path,
+) -> None:
+    key, stored = make_key("ops")
+    (tmp_path / "keys").write_text(stored.line())
+
+    async with serving(tmp_path / "keys", change=on) as admin:
+        guard = admin.engine.guard
+        assert guard is not None
+
+        async def act(path: str) -> tuple[int, str]:
+            return await admin.call(f"/actions/{path}", "POST", X_API_Key=key)
+
+        restart = "restart?path=/service/main/fetcher&confirm=fetcher"
+        guard.rules = Rules([Rule(["key:ops"], ["admin"], topics=["orders"], groups=["*"])], {})
+        assert (await act(restart))[0] == 403
+        guard.rules = Rules([Rule(["key:ops"], ["*"], topics=["*"], groups=["*"])], {})
+        for wrong, status in (
+            (restart + "s", 400),
+            (restart.replace("fetcher", "nobody"), 400),
+            ("restart", 400),
+            ("restart?path=/service/main&confirm=main", 409),
+            ("sampler?on=true", 400),
+            ("sampler?on=x&confirm=sampler", 400),
+        ):
+            assert (await act(wrong))[0] == status, wrong
+        fetcher = admin.engine.system.lookup("/service/main/fetcher")
+        assert fetcher is not None
+        assert (await act(restart))[0] == 200
+
+        async def restarts() -> int:
+            return fetcher.statistics().restarts
+
+        await eventually(restarts, lambda found: found == 1)
+        assert fetcher.is_alive()
+
+        changed = [
+            json.loads((await act(f"sampler?on={each}&confirm=sampler"))[1])["changed"]
+            for each in ("false", "false", "true")
+        ]
+        assert changed == [True, False, True]
 
 
 def test_a_pause_has_failed_if_it_has_failed_in_one_worker_and_other_actions_if_in_all() -> None:
