@@ -44,6 +44,8 @@ _TOO_LARGE = (
 _SIZES = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
 _IDLE = 30.0
 """Seconds without a message after which the producer is destroyed."""
+_LOG_EVERY = 10.0
+"""Seconds between two lines of the log for a topic: a client that goes on sending invalid messages does not fill it."""
 _MAKE_EVERY = 1.0
 """Seconds after which a producer is tried again, if none can be made: its certificate is being changed, for example."""
 _PURGE = 1.0
@@ -65,7 +67,7 @@ class LoneMessages:
         self._owner: list[Producer] = []
         self._retired = RetiredProducers()
         self._broken = False
-        self._used = self._make_at = 0.0
+        self._used = self._make_at = self._log_at = 0.0
 
     def __len__(self) -> int:
         """Return the number of messages without a result."""
@@ -120,13 +122,16 @@ class LoneMessages:
             until: when to stop waiting for librdkafka's reports (``time.monotonic``).
         """
         self._returned.give_up()
+        self._log_at = 0.0
         if self._owner:
             self._retire()
         self._retired.give_up(until)
 
     def log(self) -> None:
-        """Log how many messages were sent alone since the last call, and why."""
-        self._returned.log()
+        """Log how many messages were sent alone, and why: at once, then every ten seconds while there are more."""
+        now = time.monotonic()
+        if now >= self._log_at and self._returned.log():
+            self._log_at = now + _LOG_EVERY
 
     def _produce(self, topic: str, item: Message, partition: int, report: Landed) -> bool:
         self._used = time.monotonic()

@@ -342,11 +342,13 @@ class ReturnedMessages:
         while self._waiting:
             self._settle(self._waiting.popleft(), error or KafkaError(KafkaError._PURGE_QUEUE))
 
-    def log(self) -> None:
-        """Log how many messages have come back since the last call, one line for each topic and reason."""
+    def log(self) -> bool:
+        """Log how many messages have come back since the last call, one line for each topic and reason. Return whether any have."""
         for (topic, why), count in self._counts.items():
             logger.warning("%s: %d messages %s", topic, count, why)
+        any_have = bool(self._counts)
         self._counts.clear()
+        return any_have
 
     def _is_lost(self, error: Any, message: Any) -> bool:
         return error is None and self._idempotent and message.offset() is None

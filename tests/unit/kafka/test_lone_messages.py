@@ -133,6 +133,28 @@ async def test_the_lone_producer_ends_when_it_has_been_idle(
     assert await bench.client.close(1.0) == 0
 
 
+async def test_a_client_that_goes_on_does_not_fill_the_log(
+    library: type[Library], caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = Bench()
+    [main] = library.made
+
+    async def send_one() -> None:
+        bench.send(b"a")
+        main.steps.append(lambda: main.fail(INVALID))
+        lone = await lone_producer(bench, library)
+        await bench.until(lambda: len(lone))
+        lone.steps.append(lambda: lone.fail(INVALID))
+        await bench.until(lambda: bench.reports)
+        bench.reports.clear()
+
+    for _ in range(5):
+        await send_one()
+    assert await bench.client.close(1.0) == 0
+    lines = [record.getMessage() for record in caplog.records if "each alone" in record.getMessage()]
+    assert [line.split()[1] for line in lines] == ["1"], "the others are told of after ten seconds"
+
+
 async def test_other_errors_are_a_messages_own(library: type[Library]) -> None:
     bench = Bench()
     bench.send(b"a")
