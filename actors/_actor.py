@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, TypeVar, overload
 import pykka
 from pykka import ActorDeadError
 
-from actors._checks import ref_of
+from actors._checks import ref_of, seconds
 from actors._core import actions, death_watch
 from actors._core.cell import Cell
 from actors._core.closing import stop_if_empty
@@ -63,11 +63,21 @@ class Actor(pykka.Actor):
     """Seconds that this actor may handle messages before others get their turn (above 0, at most 60); None
     takes the system's. It always handles one message. See :class:`actors.ActorSystem`."""
 
+    stop_grace: float | None = None
+    """Seconds that a handler of this actor may go on when the actor stops; None takes the system's. See :class:`actors.ActorSystem`."""
+
+    hook_timeout: float | None = None
+    """Seconds that each last hook of this actor may take; None takes the system's. See :class:`actors.ActorSystem`."""
+
     _cell_class: ClassVar[type[Cell]] = Cell
     _dispatch_table: ClassVar[Handlers] = {}
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        for what in ("stop_grace", "hook_timeout"):
+            own = vars(cls).get(what)
+            if own is not None:
+                seconds(f"{cls.__qualname__}.{what}", own)
         cls._dispatch_table = handlers_of(cls)
 
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:
@@ -264,7 +274,11 @@ class Actor(pykka.Actor):
         actions.stash(self._living_cell())
 
     def unstash_all(self) -> None:
-        """Handle the stashed messages next, in order. A restart does so by itself."""
+        """Handle the stashed messages next, in order. A restart does so by itself.
+
+        If messages are put aside and unstashed again and again, a message of the normal lane (a stop, for example) is
+        handled in between from the 64th time on.
+        """
         actions.unstash_all(self._living_cell())
 
     def become(self, behaviour: Callable[[Any], Any], *, discard_old: bool = True) -> None:
@@ -273,6 +287,9 @@ class Actor(pykka.Actor):
         Args:
             behaviour: gets each message; a plain or a coroutine function.
             discard_old: False puts the current behaviour on a stack for :meth:`unbecome`.
+
+        Raises:
+            TypeError: ``behaviour`` cannot be called.
         """
         actions.become(self._living_cell(), behaviour, discard_old=discard_old)
 

@@ -125,3 +125,17 @@ def ref_of(what: str, value: Any) -> None:
     """
     if not (isinstance(value, pykka.ActorRef) and hasattr(value, "_cell")):
         raise TypeError(f"{what} is an actor's ref, not {value!r}")
+
+
+def function(what: str, value: Any) -> None:
+    """Refuse what cannot be called with a message, or with the outcome of piped work.
+
+    Args:
+        what: names the value in the error.
+        value: the function.
+
+    Raises:
+        TypeError: it cannot be called.
+    """
+    if not callable(value):
+        raise TypeError(f"{what} is a function, not {value!r}")

@@ -32,14 +32,21 @@ if TYPE_CHECKING:
     from actors._core.stats import ActorStatistics
     from actors._types import Answers, AnswersLater, Takes, To
 
-A = TypeVar("A", bound=pykka.Actor)
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault  # type checkers know it without the package
+
+    A_co = TypeVarWithDefault("A_co", bound=pykka.Actor, covariant=True, default=Any)
+else:
+    A_co = TypeVar("A_co", bound=pykka.Actor, covariant=True)
 R = TypeVar("R")
 P = ParamSpec("P")
 M = TypeVar("M")
 
 
-class ActorRef(pykka.ActorRef[A], Generic[A]):
+class ActorRef(pykka.ActorRef[A_co], Generic[A_co]):  # type: ignore[type-var]  # pykka's is invariant
     """A reference to an actor, for any thread. It survives restarts: same ref, same mailbox, new instance.
+
+    To a type checker, a ref of a subclass is a ref of its base class, and a bare ``ActorRef`` an ``ActorRef[Any]``.
 
     ``await ref`` waits until the actor has started and returns the ref; if the actor stops before that,
     it raises ``ActorDeadError``, caused by the actor's failure.
@@ -55,7 +62,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
     # for their URN (a uuid4 takes 2.7 us).
 
     @property
-    def actor_class(self) -> type[A]:  # type: ignore[override]
+    def actor_class(self) -> type[A_co]:  # type: ignore[override]
         """The class of the actor."""
         return self._cell.actor_class  # type: ignore[return-value]
 
@@ -79,7 +86,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
         """The last part of the path."""
         return self._cell.name
 
-    def _actor_weakref(self) -> A | None:  # type: ignore[override]
+    def _actor_weakref(self) -> A_co | None:  # type: ignore[override]
         return self._cell.actor  # type: ignore[return-value]
 
     def __repr__(self) -> str:
@@ -87,10 +94,10 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
 
     # ``dataclasses.asdict`` and the like copy what a message holds. A ref has no state of its own.
 
-    def __copy__(self) -> ActorRef[A]:
+    def __copy__(self) -> ActorRef[A_co]:
         return self
 
-    def __deepcopy__(self, _memo: dict[int, Any]) -> ActorRef[A]:
+    def __deepcopy__(self, _memo: dict[int, Any]) -> ActorRef[A_co]:
         return self
 
     def __reduce_ex__(self, _protocol: Any) -> Any:
@@ -103,7 +110,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
         """Tell whether the actor accepts messages (it does between a failure and its restart)."""
         return not self.actor_inbox.closed and not self._cell.loop.is_closed()
 
-    def __await__(self) -> Generator[Any, None, ActorRef[A]]:
+    def __await__(self) -> Generator[Any, None, ActorRef[A_co]]:
         return started(self._cell).__await__()
 
     # -- sending --------------------------------------------------------------------------------
@@ -337,11 +344,14 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
 
     @overload
     def call(
-        self, method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]], *args: P.args, **kwargs: P.kwargs
+        self,
+        method: Callable[Concatenate[A_co, P], Coroutine[Any, Any, R]],
+        *args: P.args,
+        **kwargs: P.kwargs,
     ) -> Future[R]: ...
     @overload
     def call(
-        self, method: Callable[Concatenate[A, P], R], *args: P.args, **kwargs: P.kwargs
+        self, method: Callable[Concatenate[A_co, P], R], *args: P.args, **kwargs: P.kwargs
     ) -> Future[R]: ...
     def call(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:
         """Call a method of the actor as its proxy does, in a way that a type checker understands.
@@ -398,7 +408,7 @@ class ActorRef(pykka.ActorRef[A], Generic[A]):
         self._cell.system.check_loop()
         return future.get(timeout=timeout) if block else future
 
-    def proxy(self) -> ActorProxy[A]:
+    def proxy(self) -> ActorProxy[A_co]:
         """Make an object with the actor's attributes and methods; see :meth:`pykka.ActorRef.proxy`."""
         return ActorProxy(actor_ref=self)
 

@@ -74,7 +74,7 @@ class ActorSystem:
         mailbox_capacity: the bound, in messages, of mailboxes whose actor class sets none.
         overflow: the policy of full mailboxes whose actor class sets none.
         stop_grace: seconds that a coroutine handler may go on when its actor stops, before it is
-            cancelled; then as many seconds again to end.
+            cancelled; then as many seconds again to end. For actors whose class sets none, as ``hook_timeout``.
         stop_timeout: seconds that the stop at the end of ``async with`` may take; None sets no limit.
         hook_timeout: seconds that ``on_stop``, ``on_failure`` or ``before_restart`` may take; one that takes
             longer is reported and cancelled, and after ``stop_grace`` more left alone. A restart of several

@@ -24,7 +24,7 @@ from actors._core.accounting import account
 from actors._core.cell import Cell
 from actors._core.crash_reports import report
 from actors._core.handling import broken_off, work
-from actors._core.lifecycle import RUNNING, STOPPING
+from actors._core.lifecycle import RUNNING, STOPPING, stop_grace
 from actors._core.termination import depart
 from actors._errors import ActorError, NoAnswer
 
@@ -209,7 +209,7 @@ class ThreadedCell(Cell):
             return
         back: asyncio.Future[None] = self.loop.create_future()
         self._submit(functools.partial(self._settle_soon, back, None))
-        await asyncio.wait([back], timeout=2 * self.system.stop_grace)
+        await asyncio.wait([back], timeout=2 * stop_grace(self))
         if back.done():
             return
         self._abandon("its handler")
@@ -219,7 +219,7 @@ class ThreadedCell(Cell):
 
     async def give_up_hook(self, ending: asyncio.Future[BaseException | None]) -> None:
         """Give the thread ``stop_grace`` to come back from a last hook, which nobody can cancel; then abandon it."""
-        await asyncio.wait([ending], timeout=self.system.stop_grace)
+        await asyncio.wait([ending], timeout=stop_grace(self))
         if not ending.done():
             self._abandon("its last hook")
 
@@ -291,7 +291,7 @@ class ThreadedActor(Actor):
 
     They are plain functions; blocking calls (``ask``, ``Future.get``, ``stop``) are allowed in them.
     ``start_task`` and ``pipe_to_self`` run on the system's loop. A thread cannot be cancelled: when the
-    actor stops, its handler gets twice the system's ``stop_grace`` to end; then the thread is abandoned,
+    actor stops, its handler gets twice its ``stop_grace`` to end; then the thread is abandoned,
     and the :class:`~actors.StopReport` names the actor.
     """
 

@@ -39,7 +39,7 @@ class AnswersLater(Protocol[M_contra, R_co]):
 
 
 class To(Protocol[A_co]):
-    """A ref to an actor of type A. (``ActorRef`` itself is pykka's and invariant.)"""
+    """A ref to an actor of type A, which need not be a class of actors: ``ActorRef`` itself is bound to these."""
 
     @property
     def actor_class(self) -> type[A_co]:

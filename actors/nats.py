@@ -12,24 +12,27 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import logging
 import threading
 from collections import deque
 from typing import Any
 
 import nats
-from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from pykka import ActorDeadError, Timeout
 
+from actors._core import stopping
 from actors._core.log_safely import log_safely
+from actors._core.stopping import StopReply
 from actors._errors import MailboxFull
 from actors._future import Future
 from actors._ref import ActorRef
 from actors._trace import TraceContext, trace_as
 from actors.remote.codec import BadPayload, Codec
 from actors.remote.errors import ConnectionLost, error_from_text, error_to_text
+from actors.remote.nats_client import SteadyClient
 from actors.remote.ref import RemoteRef, Transport
 
 logger = logging.getLogger("actors.nats")
@@ -43,8 +46,8 @@ MAX_SUBJECT = 3_800
 """Bytes of a subject (prefix and name), and of a queue group beside it. A server takes 4,096 for a whole line of the protocol by
 default (``max_control_line``); a longer one is an error of the protocol, at which it hangs up."""
 
-ENDS = ("authorization", "authentication", "permissions", "account", "user ", "stale connection")
-"""Words of the server's errors that another connection does not help against, or that the client treats well."""
+CLOSE_TIME = 1.0
+"""Seconds for the server to take the last bytes of a connection that is closed."""
 
 MAX_TEXT = 10_000
 """Characters of an error that are sent."""
@@ -61,7 +64,7 @@ class NatsTransport(Transport):
         """Messages to served actors that NATS's client dropped, because the actors were too slow."""
         self._codec, self._prefix = codec, prefix
         self._loop = asyncio.get_running_loop()
-        self._client = Client()
+        self._client = SteadyClient()
         self._outgoing: deque[tuple[str, bytes, str, dict[str, str]]] = deque()
         self._waiting: dict[str, tuple[Future[Any], asyncio.TimerHandle]] = {}
         self._lock = threading.RLock()  # a signal handler may send, too
@@ -69,8 +72,10 @@ class NatsTransport(Transport):
         """Messages that wait to be written, and asks without a reply, with those that a thread has just submitted."""
         self._wake, self._room, self._written = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._written.set()
-        self._served: list[Subscription] = []
+        self._served: dict[Subscription, StopReply] = {}
+        """What is served, each with the reply that is settled when its actor has stopped."""
         self._answers: set[asyncio.Task[None]] = set()
+        """Tasks that send an answer, or end the serving of a name."""
         self._inbox = ""
         self._last = 0
         self._sender: asyncio.Task[None] | None = None
@@ -104,7 +109,7 @@ class NatsTransport(Transport):
             ConnectionLost: there is no connection.
         """
         made = cls(codec, prefix, max_pending, max_asks, ask_timeout)
-        client = _Client()
+        client = SteadyClient()
         try:
             async with asyncio.timeout(connect_timeout):
                 await client.connect(
@@ -189,6 +194,7 @@ class NatsTransport(Transport):
             headers[TIMEOUT] = f"{timeout:.3f}"
             timer = self._loop.call_later(timeout, self._expire, inbox, timeout)
             self._waiting[inbox] = reply, timer
+            reply.observe(functools.partial(self._given_up, inbox))
         self._outgoing.append((f"{self._prefix}.{address}", data, inbox, headers))
         self._written.clear()
         self._wake.set()
@@ -211,6 +217,8 @@ class NatsTransport(Transport):
                     self._drop_unwritten()
                     break
                 subject, data, inbox, headers = self._take()
+                if inbox and not self._is_waited_for(inbox):
+                    continue
                 try:
                     await self._client.publish(subject, data, reply=inbox, headers=headers or None)
                 except Exception as error:
@@ -255,7 +263,7 @@ class NatsTransport(Transport):
         else:
             try:
                 self._settle(message.subject, None, self._codec.decode(message.data))
-            except BadPayload as error:
+            except Exception as error:  # a codec of the program's own may raise anything
                 self._settle(message.subject, error)
 
     def _settle(self, inbox: str, error: BaseException | None, value: Any = None) -> None:
@@ -266,6 +274,14 @@ class NatsTransport(Transport):
             self._unanswered -= 1
         timer.cancel()
         _ = reply.try_set(value) if error is None else reply.try_fail(error)
+
+    def _given_up(self, inbox: str, _: Future[Any]) -> None:
+        """Make room for another ask if the asker does not wait any more; nothing if it has its answer."""
+        self._settle(inbox, None)
+
+    def _is_waited_for(self, inbox: str) -> bool:
+        entry = self._waiting.get(inbox)
+        return entry is not None and not entry[0].done()
 
     def _expire(self, inbox: str, timeout: float) -> None:
         self._settle(inbox, Timeout(f"{timeout} seconds"))
@@ -283,21 +299,25 @@ class NatsTransport(Transport):
     # -- serving ----------------------------------------------------------------------------------
 
     async def serve(self, name: str, ref: ActorRef[Any], *, group: str = "actors") -> None:
-        """Let an actor handle the messages to a name.
+        """Let an actor handle the messages to a name, until it has stopped for good or the transport is closed.
 
         A full mailbox answers an ask with ``MailboxFull``; tells wait for room, up to ``max_pending``, then NATS's client
         drops them (:attr:`dropped`).
 
         Args:
             name: without spaces and wildcards; dots make levels.
-            ref: the actor; stop serving when it is gone with :meth:`close`.
+            ref: the actor.
             group: each message goes to one of those that serve the name in the same group.
 
         Raises:
+            ActorDeadError: the actor has stopped.
             ConnectionLost: there is no connection.
             ValueError: NATS cannot have such a name, or it is too long (:data:`MAX_SUBJECT`).
         """
         self._check(name, group)
+        ended = StopReply()
+        if not stopping.note(ref._cell, ended):
+            raise ActorDeadError(f"{ref} not found")
 
         async def on_message(message: Msg) -> None:
             await self._handle(ref, message)
@@ -315,7 +335,17 @@ class NatsTransport(Transport):
             if not isinstance(error, Exception):
                 raise
             raise ConnectionLost(f"{name} cannot be served: {error!r}") from error
-        self._served.append(subscription)
+        self._served[subscription] = ended
+        ended.add_done_callback(functools.partial(self._stop_serving, subscription))
+
+    def _stop_serving(self, subscription: Subscription, _: Future[bool]) -> None:
+        """Leave a name to the others of its group: the actor has stopped."""
+        if self._served.pop(subscription, None) is not None:
+            self._keep(self._loop.create_task(self._client.leave(subscription)))
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
 
     async def _handle(self, ref: ActorRef[Any], message: Msg) -> None:
         headers = message.headers or {}
@@ -332,9 +362,7 @@ class NatsTransport(Transport):
                 if message.reply:
                     await self._publish_error(message, error)
                 return
-        task = self._loop.create_task(self._answer(message, answer))
-        self._answers.add(task)
-        task.add_done_callback(self._answers.discard)
+        self._keep(self._loop.create_task(self._answer(message, answer)))
 
     async def _answer(self, message: Msg, answer: Future[Any]) -> None:
         try:
@@ -368,11 +396,15 @@ class NatsTransport(Transport):
         """Stop serving, let the asks that are being handled be answered, write what waits, disconnect.
 
         Args:
-            timeout: seconds for all of it; then the connection is closed as it is.
+            timeout: seconds for all of it; then the connection is closed as it is, and dropped if the server does not
+                take the last bytes within ``CLOSE_TIME``.
         """
+        served, self._served = self._served, {}
+        for ended in served.values():
+            ended.cancel()
         with contextlib.suppress(TimeoutError, nats.errors.Error):
             async with asyncio.timeout(timeout):
-                for subscription in self._served:
+                for subscription in served:
                     await subscription.unsubscribe()
                 if self._answers:
                     await asyncio.wait(self._answers)
@@ -381,20 +413,13 @@ class NatsTransport(Transport):
         if self._sender is not None:
             self._sender.cancel()
             await asyncio.wait([self._sender])
-        await self._client.close()
+        closing = self._loop.create_task(self._client.close())
+        await asyncio.wait([closing], timeout=CLOSE_TIME)
+        if not closing.done():
+            self._client.abort()
+        with contextlib.suppress(Exception):
+            await closing
         await self._lost()
-
-
-class _Client(Client):
-    """NATS's client, which ends for good at an error of the protocol: this one connects again, and subscribes again."""
-
-    async def _process_err(self, err_msg: str) -> None:
-        text = err_msg.lower()
-        if any(word in text for word in ENDS) or not self.is_connected:
-            await super()._process_err(err_msg)
-            return
-        await self._error_cb(nats.errors.Error(f"nats: {err_msg.strip(chr(39))}"))
-        await self._process_op_err(nats.errors.ProtocolError())
 
 
 def _check(name: str) -> None:

@@ -1,4 +1,4 @@
-"""The closing of a mailbox: from then on senders get an error.
+"""The closing of a mailbox: from then on senders get an error, and what is left in it can be taken out.
 
 The look at what waits and the closing are one step, under the mailbox's lock: a message that is sent at this moment is either in
 before, or refused.
@@ -6,6 +6,8 @@ before, or refused.
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from actors._core import waiting
@@ -57,6 +59,30 @@ def stop_if_empty(mailbox: Mailbox, envelope: Envelope) -> bool:
         mailbox.normal.append(envelope)
     mailbox.rouse()
     return True
+
+
+def take_put_aside(mailbox: Mailbox) -> Iterator[Envelope]:
+    """Take the messages that the actor had put aside, as :func:`drain` does; first those that it wanted again."""
+    for lane in (mailbox._unstashed, mailbox.cell.stashed):
+        yield from _take_all(mailbox, lane)
+
+
+def drain(mailbox: Mailbox) -> Iterator[Envelope]:
+    """Take all messages, in order; each one when the next is asked for: what Ctrl-C interrupts loses none."""
+    for lane in (mailbox._system, mailbox._priority, mailbox._unstashed, mailbox.normal):
+        yield from _take_all(mailbox, lane)
+
+
+def _take_all(mailbox: Mailbox, lane: deque[Envelope] | list[Envelope] | None) -> Iterator[Envelope]:
+    while lane:
+        try:
+            envelope = lane[0]
+        except IndexError:  # a thread has taken its message back
+            continue
+        yield envelope
+        with mailbox.lock:
+            if lane and lane[0] is envelope:
+                del lane[0]
 
 
 def lost_stop(mailbox: Mailbox) -> bool:

@@ -8,6 +8,7 @@ import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from actors._core.closing import drain
 from actors._core.lifecycle import STOPPED
 from actors._core.pykka_names import ActorRegistry, unregister
 from actors._errors import ActorError
@@ -37,7 +38,7 @@ def forget_actors(trees: Iterable[list[Cell]]) -> None:
             cell.error = ActorError("it lives in the process that has forked this one")
             cell.stopped_flag.set_quietly()
             current = () if cell.envelope is None else (cell.envelope,)
-            for envelope in (*current, *mailbox.drain()):
+            for envelope in (*current, *drain(mailbox)):
                 if envelope[1] is not None:
                     envelope[1].try_fail(cell.dead("not found"))
             unregister(cell.ref)

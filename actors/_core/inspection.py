@@ -5,16 +5,19 @@ The functions on a tree take the dict of its top-level cells.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from actors._core.stack import stack_of
-from actors._core.stats import ActorStatistics, Histogram
+from actors._core.stats import ActorStatistics, Histogram, MailboxStatistics
+from actors._core.waiting import waits
 
 if TYPE_CHECKING:
     from actors._core.cell import Cell
+    from actors._core.mailbox import Mailbox
     from actors._ref import ActorRef
 
 Tree: TypeAlias = "dict[str, Cell]"
@@ -59,6 +62,27 @@ def recent_headers(cell: Cell) -> tuple[tuple[str, str | None, float], ...]:
     )
 
 
+def mailbox_statistics(mailbox: Mailbox) -> MailboxStatistics:
+    """Depths, bounds and counts of a mailbox."""
+    heads: list[int] = []
+    for lane in mailbox.lanes():
+        with contextlib.suppress(IndexError):  # its actor, in another thread, was faster
+            heads.append(lane[0][2])
+    oldest = min(heads, default=None)
+    return MailboxStatistics(
+        depth=len(mailbox),
+        capacity=mailbox.capacity,
+        normal=len(mailbox.normal),
+        priority=len(mailbox._priority or ()),
+        system=len(mailbox._system or ()),
+        stashed=len(mailbox.cell.stashed or ()),
+        waiting=sum(map(waits, tuple(mailbox.waiting or ()))),
+        dropped=mailbox.dropped,
+        rejected=mailbox.rejected,
+        oldest_age=0.0 if oldest is None else max(0, mailbox.cell.clock() - oldest) / 1e9,
+    )
+
+
 def statistics_of(cell: Cell) -> ActorStatistics:
     """See :class:`actors.ActorStatistics`."""
     envelope = cell.envelope
@@ -73,7 +97,7 @@ def statistics_of(cell: Cell) -> ActorStatistics:
         restarts=cell.restarts,
         children=len(cell.children),
         tasks=len(cell.tasks or ()),
-        mailbox=cell.mailbox.statistics(),
+        mailbox=mailbox_statistics(cell.mailbox),
         wait=Histogram.of(tuple(cell.waits)),
         run=runs,
         current=None if envelope is None else type(envelope[0]).__name__,

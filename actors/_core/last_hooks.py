@@ -11,6 +11,7 @@ from actors._core.begun import begun, task_of
 from actors._core.context import current
 from actors._core.crash_reports import report
 from actors._core.interruption import as_failure
+from actors._core.lifecycle import hook_timeout, stop_grace
 from actors._errors import ActorError
 
 if TYPE_CHECKING:
@@ -32,14 +33,13 @@ async def run_last(cell: Cell, hook: str, args: tuple[Any, ...]) -> None:
         return
     if ending is None:
         return
-    system = cell.system
-    await asyncio.wait([ending], timeout=system.hook_timeout)
+    await asyncio.wait([ending], timeout=hook_timeout(cell))
     if ending.done():
         failure = asyncio.CancelledError() if ending.cancelled() else ending.exception() or ending.result()
         if failure is not None:
             report(cell, as_failure(cell, failure), hook)
         return
-    report(cell, ActorError(f"{hook} of {cell.path} did not end within {system.hook_timeout:g} s"), hook)
+    report(cell, ActorError(f"{hook} of {cell.path} did not end within {hook_timeout(cell):g} s"), hook)
     await cell.give_up_hook(ending)
 
 
@@ -83,6 +83,6 @@ async def give_up_hook(cell: Cell, ending: asyncio.Future[BaseException | None])
         ending: done when the hook has ended.
     """
     ending.cancel()
-    await asyncio.wait([ending], timeout=cell.system.stop_grace)
+    await asyncio.wait([ending], timeout=stop_grace(cell))
     if not ending.done():
         cell.system.abandon(cell)

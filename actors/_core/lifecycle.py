@@ -79,6 +79,18 @@ class StopFlag:
         return self._set or self._event is None or self._event.wait(timeout)
 
 
+def stop_grace(cell: Cell) -> float:
+    """Return the seconds that a handler may go on when the actor stops: the class's, or the system's."""
+    own = cell.actor_class.stop_grace
+    return cell.system.stop_grace if own is None else own
+
+
+def hook_timeout(cell: Cell) -> float:
+    """Return the seconds that each last hook may take: the class's, or the system's."""
+    own = cell.actor_class.hook_timeout
+    return cell.system.hook_timeout if own is None else own
+
+
 # -- birth --------------------------------------------------------------------------------------
 
 

@@ -13,7 +13,8 @@ Lanes, in the order of service, each first in, first out:
   piece of news per actor.
 
 After ``URGENT_IN_A_ROW`` messages of the first two lanes one of the others is served, so that an actor that
-sends itself urgent messages can be stopped.
+sends itself urgent messages can be stopped. So can one that puts a message aside and wants it again whenever it handles it:
+after ``UNSTASHED_IN_A_ROW`` times one of the normal lane is served, and from then on after each further time.
 
 Putting and closing exclude each other, so an ask cannot slip into a mailbox that nobody reads any more
 (pykka 4.5 loses such asks). Senders in other threads put under a lock. On the actor's own loop nobody
@@ -29,7 +30,6 @@ that is made is not made again, no lane is iterated in Python, and a bound may b
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections import deque
 from collections.abc import Iterator
@@ -44,7 +44,6 @@ from actors._core.context import origin
 from actors._core.dead_letters import answer_dead_letter, publish_dead_letter, publish_dropped
 from actors._core.envelope import Outcome
 from actors._core.pykka_names import ActorStop
-from actors._core.stats import MailboxStatistics
 from actors._errors import MailboxFull
 from actors._future import Future, on_event_loop
 from actors._messages import ChildStopped, Terminated
@@ -59,6 +58,9 @@ PRIORITY_FACTOR = 16
 
 URGENT_IN_A_ROW = 64
 """Messages of the system and priority lanes that are served in a row while others wait; then one of these is."""
+
+UNSTASHED_IN_A_ROW = 64
+"""How often an actor may put messages aside and want them again before one of the normal lane is served, a stop among them."""
 
 NORMAL, PRIORITY = "normal", "priority"
 """The lanes, as an instrument sees them."""
@@ -86,6 +88,7 @@ class Mailbox:
         "_priority",
         "_system",
         "_unstashed",
+        "again",
         "asleep",
         "bound",
         "capacity",
@@ -116,6 +119,8 @@ class Mailbox:
         """Whether to look beyond the normal lane: set after a put there, reset before a look."""
         self.urgent = 0
         """Messages of the system and priority lanes that were taken in a row."""
+        self.again = 0
+        """How often the actor has wanted back what it had put aside, since a message of the normal lane was taken."""
         self.stop_asked = False
         """Whether a request to stop is in the normal lane."""
         self.dropped = self.rejected = 0
@@ -131,15 +136,16 @@ class Mailbox:
         self.waiting: deque[tuple[Envelope, Future[None]]] | None = None
 
     def __len__(self) -> int:
-        return sum(len(lane) for lane in self._lanes())
+        return sum(len(lane) for lane in self.lanes())
 
-    def _lanes(self) -> Iterator[deque[Envelope]]:
+    def lanes(self) -> Iterator[deque[Envelope]]:
+        """Yield the lanes that have messages, in the order of service."""
         for lane in (self._system, self._priority, self._unstashed, self.normal):
             if lane:
                 yield lane
 
     def __iter__(self) -> Iterator[Envelope]:
-        for lane in self._lanes():
+        for lane in self.lanes():
             yield from tuple(lane)
 
     def empty(self) -> bool:
@@ -324,7 +330,7 @@ class Mailbox:
                 else:
                     self.urgent = 0
             finally:  # also after Ctrl-C
-                if self._system or self._priority or self._unstashed or self.waiting:
+                if self._system or self._priority or self._unstashed or self.waiting or self.again:
                     self.rare = True
             return envelope
         return self.normal.popleft() if self.normal else None
@@ -333,8 +339,9 @@ class Mailbox:
         """Take the next message that is not urgent."""
         if self.waiting:  # also if the lane is empty: its last message was taken before they waited
             waiting.let_in(self)
-        if self._unstashed:
+        if self._unstashed and (self.again <= UNSTASHED_IN_A_ROW or not self.normal):
             return self._unstashed.popleft()
+        self.again = UNSTASHED_IN_A_ROW if self._unstashed else 0
         envelope = self.normal.popleft() if self.normal else None
         if self.waiting:
             waiting.let_in(self)
@@ -345,28 +352,8 @@ class Mailbox:
         unstashed = deque((*(self.cell.stashed or ()), *(self._unstashed or ())))
         # In one line, without a call: Ctrl-C neither loses a message nor has it handled twice.
         self._unstashed, self.cell.stashed = unstashed, None
+        self.again += 1
         self.rare = True
-
-    def take_put_aside(self) -> Iterator[Envelope]:
-        """Take the messages that the actor had put aside, as :meth:`drain` does; first those that it wanted again."""
-        for lane in (self._unstashed, self.cell.stashed):
-            yield from self._take_all(lane)
-
-    def drain(self) -> Iterator[Envelope]:
-        """Take all messages, in order; each one when the next is asked for: what Ctrl-C interrupts loses none."""
-        for lane in (self._system, self._priority, self._unstashed, self.normal):
-            yield from self._take_all(lane)
-
-    def _take_all(self, lane: deque[Envelope] | list[Envelope] | None) -> Iterator[Envelope]:
-        while lane:
-            try:
-                envelope = lane[0]
-            except IndexError:  # a thread has taken its message back
-                continue
-            yield envelope
-            with self.lock:
-                if lane and lane[0] is envelope:
-                    del lane[0]
 
     # -- overflow -------------------------------------------------------------------------------
 
@@ -397,27 +384,3 @@ class Mailbox:
     def never_dropped(self, envelope: Envelope) -> bool:
         """Tell whether a message stands in the normal lane beyond its bound, and is not dropped for another one."""
         return type(envelope[0]) in BEHIND
-
-    # -- looking in -----------------------------------------------------------------------------
-
-    def statistics(self) -> MailboxStatistics:
-        """Depths, bounds and counts; see :class:`~actors.MailboxStatistics`."""
-        lanes = (self.normal, self._priority or (), self._system or ())
-        heads: list[int] = []
-        for lane in self._lanes():
-            with contextlib.suppress(IndexError):  # its actor, in another thread, was faster
-                heads.append(lane[0][2])
-        oldest = min(heads, default=None)
-        now = self.cell.system.clock()
-        return MailboxStatistics(
-            depth=len(self),
-            capacity=self.capacity,
-            normal=len(lanes[0]),
-            priority=len(lanes[1]),
-            system=len(lanes[2]),
-            stashed=len(self.cell.stashed or ()),
-            waiting=sum(map(waiting.waits, tuple(self.waiting or ()))),
-            dropped=self.dropped,
-            rejected=self.rejected,
-            oldest_age=0.0 if oldest is None else max(0, now - oldest) / 1e9,
-        )

@@ -15,13 +15,13 @@ import pykka
 
 from actors._core import stopping
 from actors._core.accounting import account
-from actors._core.closing import close
+from actors._core.closing import close, drain, take_put_aside
 from actors._core.crash_reports import report
 from actors._core.dead_letters import answer_dead_letter
 from actors._core.death_watch import tell_watchers, unwatch_all
 from actors._core.interruption import interrupted
 from actors._core.last_hooks import run_last
-from actors._core.lifecycle import NEW, RESTARTING, STOPPED, STOPPING
+from actors._core.lifecycle import NEW, RESTARTING, STOPPED, STOPPING, stop_grace
 from actors._core.procedure import Procedure
 from actors._core.pykka_names import unregister
 from actors._core.remains import forget
@@ -81,7 +81,7 @@ def miscarry(cell: Cell) -> None:
         return
     cell.state = STOPPED
     depart(cell)
-    for envelope in cell.mailbox.drain():
+    for envelope in drain(cell.mailbox):
         answer_dead_letter(cell, envelope)
     forget(cell)
     if cell.siblings.get(cell.name) is cell:
@@ -109,7 +109,7 @@ async def stop_now(cell: Cell) -> None:
 
 async def _stop(cell: Cell) -> None:
     cell.state, cell.restart = STOPPING, None
-    await cell.end_handler(cell.task, cell.system.stop_grace)
+    await cell.end_handler(cell.task, stop_grace(cell))
     depart(cell)
     if cell.started:
         await end_life(cell, ("on_stop", ()))
@@ -161,7 +161,7 @@ async def end_handler(cell: Cell, task: asyncio.Task[None] | None, grace: float)
             await asyncio.wait([task], timeout=grace)
         if not task.done():
             task.cancel()
-            await asyncio.wait([task], timeout=cell.system.stop_grace)
+            await asyncio.wait([task], timeout=stop_grace(cell))
     cell.task = None
     cell.cut_off()
 
@@ -293,10 +293,10 @@ def bury(cell: Cell) -> None:
     """Take the actor out of the tree, answer what is left in its mailbox, tell all who wait for its end."""
     cell.state = STOPPED
     if cell.stashed or not cell.mailbox.empty():
-        for envelope in cell.mailbox.take_put_aside():
+        for envelope in take_put_aside(cell.mailbox):
             answer_dead_letter(cell, envelope, put_aside=True)
         cell.stashed = None
-        for envelope in cell.mailbox.drain():
+        for envelope in drain(cell.mailbox):
             answer_dead_letter(cell, envelope)
     if cell.stop_replies:
         stopping.settle(cell)

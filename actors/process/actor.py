@@ -92,8 +92,9 @@ class ProcessActor(Actor):
         if host is None:
             body = {"hosted": cls, "__module__": cls.__module__, "__qualname__": cls.__qualname__}
             host = type(cls.__name__, (Host,), body)
-            host.mailbox_capacity, host.overflow = cls.mailbox_capacity, cls.overflow
             cls._host = host  # type: ignore[attr-defined]
+        for setting in ("mailbox_capacity", "overflow", "stop_grace", "hook_timeout"):
+            setattr(host, setting, getattr(cls, setting))
         return cast("type[Host]", host)
 
     async def on_start(self) -> None:  # type: ignore[override]

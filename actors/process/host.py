@@ -15,7 +15,7 @@ from actors._actor import Actor
 from actors._core.accounting import account
 from actors._core.dead_letters import publish_dropped
 from actors._core.interruption import of_program
-from actors._core.lifecycle import RESTARTING, RUNNING, STARTING
+from actors._core.lifecycle import RESTARTING, RUNNING, STARTING, stop_grace
 from actors._core.log_safely import log_safely
 from actors._errors import ActorError
 from actors.process import main as worker_main
@@ -114,7 +114,7 @@ class Host(Actor):
             actor=self._pickled(self._restarted_for),
             limit=self.hosted.max_message,
             memory=self.hosted.memory_limit,
-            stop_grace=self.system.stop_grace,
+            stop_grace=stop_grace(self._cell),
             log_level=logging.getLogger().getEffectiveLevel(),
             sys_path=tuple(each or os.getcwd() for each in sys.path),
             argv=tuple(sys.argv),

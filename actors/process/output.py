@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -20,8 +21,12 @@ LINE = 16 * 1024
 """Bytes after which a line of output is logged in pieces."""
 
 
+LINES_AT_ONCE = 100
+"""Lines that are logged before the loop goes on with its other callbacks; the worker waits for room in the pipe meanwhile."""
+
+
 class Lines(asyncio.Protocol):
-    """Splits a stream into lines for the log.
+    """Splits a stream into lines for the log, some at a time: a worker that prints without end must not keep the loop.
 
     Args:
         on_line: gets each line, with ``level``.
@@ -32,21 +37,50 @@ class Lines(asyncio.Protocol):
     def __init__(self, on_line: Callable[[int, str], None], level: int, on_end: Callable[[], None]) -> None:
         self._on_line, self._level, self._on_end = on_line, level, on_end
         self._rest = b""
+        self._waiting: deque[bytes] = deque()
+        self._transport: Any = None
+        self._paused = self._ended = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the transport."""
+        self._transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Log the lines that are complete."""
+        """Take the lines that are complete."""
         *lines, self._rest = (self._rest + data).split(b"\n")
         while len(self._rest) > LINE:
             lines.append(self._rest[:LINE])
             self._rest = self._rest[LINE:]
-        for line in lines:
-            self._on_line(self._level, line.decode(errors="backslashreplace"))
+        self._waiting.extend(lines)
+        if not self._paused:
+            self._log()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Log what is left."""
+        self._ended = True
         if self._rest:
-            self._on_line(self._level, self._rest.decode(errors="backslashreplace"))
-        self._on_end()
+            self._waiting.append(self._rest)
+        if not self._paused:
+            self._log()
+
+    def _log(self) -> None:
+        """Log some lines, and have the rest logged in the loop's next turns; read on when there is none."""
+        try:
+            for _ in range(min(LINES_AT_ONCE, len(self._waiting))):
+                self._on_line(self._level, self._waiting.popleft().decode(errors="backslashreplace"))
+        finally:  # also after Ctrl-C
+            self._go_on()
+
+    def _go_on(self) -> None:
+        paused, self._paused = self._paused, bool(self._waiting)
+        if self._waiting:
+            if not paused and not self._ended:
+                self._transport.pause_reading()
+            asyncio.get_running_loop().call_soon(self._log)
+        elif self._ended:
+            self._on_end()
+        elif paused:
+            self._transport.resume_reading()
 
 
 def log_line(level: int, line: str, path: str, pid: int | None) -> None:

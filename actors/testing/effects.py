@@ -198,10 +198,17 @@ class EffectsKit(Instrument):
             self.log.append(Stopped(event.error))
 
 
+class _Unannounced:
+    """Keeps a class from being announced to its bases, which may register, check or change their subclasses."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Not the bases': the subclass is this module's, and inherits what they have made of the actor's class."""
+
+
 def _recording(actor_class: type[Actor], log: list[Effect]) -> type[Actor]:
     base: Any = actor_class
 
-    class Recording(base):  # type: ignore[misc]
+    class Recording(_Unannounced, base):  # type: ignore[misc]
         def spawn(self, actor_class: type[Actor], *args: Any, **options: Any) -> Any:
             ref = super().spawn(actor_class, *args, **options)
             log.append(Spawned(ref.path, actor_class))

@@ -178,7 +178,7 @@ def _quantiles(now: Sequence[int], before: Sequence[int]) -> tuple[float, float]
 
 def oldest(cell: Cell) -> int:
     """Return when the oldest waiting message was sent, 0 for none. Looks only at the first of each lane."""
-    firsts = [lane[0][2] for lane in cell.mailbox._lanes() if lane]
+    firsts = [lane[0][2] for lane in cell.mailbox.lanes() if lane]
     return min(firsts, default=0)
 
 

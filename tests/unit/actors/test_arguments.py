@@ -198,6 +198,16 @@ async def test_a_timer_that_could_not_be_set_again_is_refused(delay: Any, every:
         assert not await ref.ask(lambda self: self.has_timer("k"), block=False)
 
 
+@pytest.mark.parametrize("wrong", [3, None, "on_receive"])
+async def test_what_is_no_function_is_no_behaviour(wrong: Any) -> None:
+    async with ActorSystem() as system:
+        ref = system.spawn(Echo)
+        for discard_old in (True, False):
+            with pytest.raises(TypeError, match=f"^a behaviour is a function, not {wrong!r}$"):
+                await ref.ask(lambda self, old=discard_old: self.become(wrong, discard_old=old), block=False)
+        assert await ref.ask("as before", block=False) == "as before"
+
+
 async def test_no_limit_is_infinity() -> None:
     endless = float("inf")
     async with ActorSystem(slow_handler=endless, stop_grace=endless, hook_timeout=endless) as system:

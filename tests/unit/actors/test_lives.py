@@ -380,6 +380,57 @@ async def test_a_dead_ref_holds_neither_the_instance_nor_the_locals_of_its_failu
         assert ref.statistics().state == "stopped" and ref.path and repr(ref)
 
 
+@virtual_time
+async def test_a_class_decides_how_long_its_actors_take_to_stop() -> None:
+    """As with the shutdown timeouts of Erlang's children."""
+    ends: list[tuple[str, float]] = []
+    clock = asyncio.get_running_loop().time
+
+    class Busy(Actor):
+        async def on_receive(self, message: float) -> None:
+            try:
+                await asyncio.sleep(message)
+            finally:
+                ends.append((self.actor_ref.name, clock() - began))
+
+        async def on_stop(self) -> None:  # type: ignore[override]
+            try:
+                await asyncio.sleep(1000.0)
+            finally:
+                ends.append((f"last hook of {self.actor_ref.name}", clock() - began))
+
+    class Patient(Busy):
+        stop_grace, hook_timeout = 100.0, 20.0
+
+    class Impatient(Busy):
+        stop_grace, hook_timeout = 0.0, 0.0
+
+    class Parent(Actor):
+        def on_start(self) -> None:  # type: ignore[override]
+            for kind in (Busy, Impatient, Patient):
+                self.spawn(kind, name=kind.__name__).tell(50.0 if kind is Patient else 500.0)
+
+    async with virtual_system(stop_grace=5.0, hook_timeout=10.0) as system:
+        parent = await system.spawn(Parent)
+        await asyncio.sleep(1.0)
+        began = clock()
+        await parent.stop(block=False)
+    assert ends == [
+        ("Patient", pytest.approx(49.0)),
+        ("last hook of Patient", pytest.approx(69.0)),
+        ("Impatient", pytest.approx(69.0)),
+        ("last hook of Impatient", pytest.approx(69.0)),
+        ("Busy", pytest.approx(74.0)),
+        ("last hook of Busy", pytest.approx(84.0)),
+    ]
+
+
+def test_a_time_to_stop_that_is_none_is_refused() -> None:
+    for wrong in (-1.0, float("nan"), "1"):
+        with pytest.raises((TypeError, ValueError), match=r"Wrong\.stop_grace is a number"):
+            type("Wrong", (Actor,), {"stop_grace": wrong})
+
+
 # -- behaviours and stashed messages ----------------------------------------------------------------
 
 

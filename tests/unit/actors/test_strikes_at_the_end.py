@@ -104,17 +104,17 @@ class Burial(World):
 
 
 BURIAL = (
+    closing._take_all,
     closing.close,
+    closing.drain,
+    closing.take_put_aside,
     dead_letters.answer_dead_letter,
     death_watch.tell_watchers,
     stopping.settle,
     termination._end_tasks,
     termination._release,
     termination.bury,
-    Mailbox.drain,
     Mailbox.put_back,
-    Mailbox.take_put_aside,
-    Mailbox._take_all,
 )
 
 

@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -40,6 +41,7 @@ from actors import (
 )
 from actors.process.actor import ProcessCell
 from actors.process.frames import Frame, Kind
+from actors.process.output import LINES_AT_ONCE, Lines
 from actors.process.worker import WorkerProcess
 from tests.support import eventually
 from tests.unit.actors.process.halves import Here, in_this_process, settled
@@ -529,6 +531,33 @@ async def test_a_worker_is_killed_when_its_last_hook_is_cut_short(made: list[Her
 
 
 # -- log records ----------------------------------------------------------------------------------------
+
+
+async def test_a_worker_that_prints_without_end_leaves_the_loop_to_others() -> None:
+    logged: list[str] = []
+    ended = asyncio.Event()
+    calls: list[str] = []
+    pipe = SimpleNamespace(
+        pause_reading=lambda: calls.append("pause"), resume_reading=lambda: calls.append("resume")
+    )
+    lines = Lines(lambda _, line: logged.append(line), logging.INFO, ended.set)
+    lines.connection_made(pipe)  # type: ignore[arg-type]
+    for number in range(2):
+        lines.data_received(f"{number}\n".encode() * (LINES_AT_ONCE * 3) + b"rest ")
+        assert len(logged) == LINES_AT_ONCE, "the loop has other work, too"
+        turns = 0
+        while calls[-1] != "resume":
+            await asyncio.sleep(0)
+            turns += 1
+        assert calls == ["pause", "resume"] and turns >= 2
+        assert logged == (["rest 1"] * number + [str(number)] * (LINES_AT_ONCE * 3))[: len(logged)]
+        logged.clear()
+        calls.clear()
+    lines.data_received(b"x\n" * (LINES_AT_ONCE + 1))
+    lines.connection_lost(None)
+    assert not ended.is_set()
+    await ended.wait()
+    assert len(logged) == LINES_AT_ONCE + 1
 
 
 @pytest.mark.parametrize("text", ["cannot be unpickled", "cannot be logged: KeyError"])

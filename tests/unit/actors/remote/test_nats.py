@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from actors import Actor, ActorSystem, Backoff, Future, MailboxFull, Supervision
+from actors import Actor, ActorDeadError, ActorSystem, Backoff, Future, MailboxFull, Supervision
 from actors.remote import ConnectionLost, PickleCodec
 
 actors_nats = pytest.importorskip("actors.nats")
@@ -43,6 +43,9 @@ class Client:
 
     async def close(self) -> None:
         self.is_connected = False
+
+    async def leave(self, subscription: Subscription) -> None:
+        await subscription.unsubscribe()
 
 
 class Subscription:
@@ -157,6 +160,68 @@ async def test_the_bounds_hold_for_threads_while_the_loop_is_busy(transport: Any
         transport._settle(inbox, None, "answer")
     assert [await each for each in asked[:2]] == ["answer"] * 2
     assert transport.ref("a").ask("again", block=False).exception() is None, "there is room for asks again"
+
+
+async def test_an_ask_that_is_given_up_makes_room_and_is_not_sent(transport: Any) -> None:
+    ref = transport.ref("a")
+    sent, unsent = ref.ask("sent", block=False), None
+    await turns()
+    unsent = ref.ask("not sent", block=False)
+    assert isinstance(ref.ask("too many", block=False).exception(), MailboxFull)
+    sent.cancel()
+    unsent.cancel()
+    await turns()
+    assert [PickleCodec().decode(each[1]) for each in transport._client.published] == ["sent"]
+    assert transport._waiting == {} and transport._unanswered == transport._unwritten == 0
+    for number in range(2):
+        assert ref.ask(number, block=False).exception() is None, "there is room again"
+
+
+async def test_a_name_is_left_to_others_when_its_actor_stops(transport: Any) -> None:
+    async with ActorSystem() as system:
+        ref, other = system.spawn(Actor), system.spawn(Actor)
+        await transport.serve("name", ref)
+        await transport.serve("name", other)
+        await ref.stop(block=False)
+        await turns()
+        assert len(transport._client.subscriptions) == len(transport._served) == 1
+        with pytest.raises(ActorDeadError):
+            await transport.serve("name", ref)
+        await transport.close()
+        assert not other._cell.stop_replies, "an actor that lives on does not hold the transport"
+
+
+async def test_a_server_that_falls_silent_holds_up_neither_the_end_nor_the_next_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It takes nothing more, as one that is frozen, or behind a link that drops everything."""
+    monkeypatch.setattr(actors_nats, "CLOSE_TIME", 0.01)
+    talking: list[asyncio.StreamWriter] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        talking.append(writer)
+        writer.write(b'INFO {"max_payload":1048576}\r\n')
+        while await reader.readline() != b"PING\r\n":
+            pass
+        writer.write(b"PONG\r\n")
+        reader._transport.pause_reading()  # type: ignore[attr-defined]
+
+    async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
+        url = "nats://{}:{}".format(*server.sockets[0].getsockname())
+        transport = await actors_nats.NatsTransport.connect(url, codec=PickleCodec(), reconnect_time_wait=0)
+        client = transport._client
+        for again in (2, 3):
+            while client._transport._io_writer.transport.get_write_buffer_size() == 0:
+                transport.ref("a").notify(bytes(500_000))
+                await asyncio.sleep(0)
+            if again == 2:
+                await client._process_op_err(OSError("it does not answer"))
+                while not client.is_connected:
+                    await asyncio.sleep(0.001)
+                assert len(talking) == 2
+        await transport.close(0.01)
+        for writer in talking:
+            writer.transport.abort()
 
 
 @pytest.mark.parametrize("error", [OSError("gone"), asyncio.CancelledError()])

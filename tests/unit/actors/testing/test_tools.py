@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import settings, strategies
 from hypothesis.stateful import rule, run_state_machine_as_test
 
-from actors import Actor, Backoff, MailboxFull, Supervision, Terminated, Timeout
+from actors import Actor, Backoff, MailboxFull, Supervision, Terminated, Timeout, handles
 from actors.testing import (
     Crash,
     Delay,
@@ -275,6 +275,29 @@ def test_effects_in_one_call() -> None:
         Replied("cancel"),
         Replied(7),
     ]
+
+
+class Registered(Actor):
+    known: ClassVar[list[type]] = []
+
+    def __init_subclass__(cls, *, kind: str, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        cls.kind = kind
+        Registered.known.append(cls)
+
+
+class Counted(Registered, kind="counted"):
+    kind: str
+
+    @handles(int)
+    def count(self, message: int) -> str:
+        self.set_timer("t", message, self.kind)
+        return self.kind
+
+
+def test_the_effects_of_a_class_that_is_registered_as_a_subclass() -> None:
+    assert effects_of(Counted, 5, ask=True) == [TimerSet("t", 5, "counted"), Replied("counted")]
+    assert Registered.known == [Counted], "the class that records the effects is not announced"
 
 
 # -- hypothesis -------------------------------------------------------------------------------------

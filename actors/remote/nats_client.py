@@ -1,0 +1,43 @@
+"""NATS's client as :mod:`actors.nats` needs it: an error of the protocol does not end it, and no silent peer holds it up."""
+
+from __future__ import annotations
+
+import nats
+from nats.aio.client import Client
+from nats.aio.subscription import Subscription
+
+ENDS = ("authorization", "authentication", "permissions", "account", "user ", "stale connection")
+"""Words of the server's errors that another connection does not help against, or that the client treats well."""
+
+
+class SteadyClient(Client):
+    """Connects again, and subscribes again, where NATS's own client ends for good or waits for the other side."""
+
+    async def _process_err(self, err_msg: str) -> None:
+        text = err_msg.lower()
+        if any(word in text for word in ENDS) or not self.is_connected:
+            await super()._process_err(err_msg)
+            return
+        await self._error_cb(nats.errors.Error(f"nats: {err_msg.strip(chr(39))}"))
+        await self._process_op_err(nats.errors.ProtocolError())
+
+    async def _process_op_err(self, e: Exception) -> None:
+        # Before the next connection the client waits until the last one has written what it had: to a peer that has
+        # fallen silent, as long as the kernel tries.
+        if not (self.is_closed or self.is_reconnecting):
+            self.abort()
+        await super()._process_op_err(e)
+
+    def abort(self) -> None:
+        """Drop the connection, and what the other side has not taken."""
+        writer = getattr(self._transport, "_io_writer", None)  # a WebSocket has none
+        if writer is not None:
+            writer.transport.abort()
+
+    async def leave(self, subscription: Subscription) -> None:
+        """Take no more messages of a subscription; handle those that are here."""
+        try:
+            await subscription.drain()
+        except Exception:  # no connection; the next one must not subscribe again
+            subscription._stop_processing()
+            self._remove_sub(subscription._id)
