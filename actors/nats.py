@@ -109,21 +109,22 @@ class NatsTransport(Transport):
             ConnectionLost: there is no connection.
         """
         made = cls(codec, prefix, max_pending, max_asks, ask_timeout)
-        client = SteadyClient()
         try:
             async with asyncio.timeout(connect_timeout):
-                await client.connect(
+                await made._client.connect(
                     servers,
                     disconnected_cb=made._lost,
                     closed_cb=made._lost,
                     error_cb=made._failed,
                     **options,
                 )
-                made._client = client
-        except Exception as error:
+                made._inbox = made._client.new_inbox()
+                await made._client.subscribe(f"{made._inbox}.*", cb=made._answered)
+        except BaseException as error:
+            await made._disconnect()
+            if not isinstance(error, Exception):  # a cancellation
+                raise
             raise ConnectionLost(f"no connection to {servers}: {error or type(error).__name__}") from error
-        made._inbox = made._client.new_inbox()
-        await made._client.subscribe(f"{made._inbox}.*", cb=made._answered)
         made._sender = made._loop.create_task(made._send())
         return made
 
@@ -410,16 +411,20 @@ class NatsTransport(Transport):
                     await asyncio.wait(self._answers)
                 await self._written.wait()
                 await self._settled()
-        if self._sender is not None:
-            self._sender.cancel()
-            await asyncio.wait([self._sender])
+        self._drop_unwritten()
+        while self._sender is not None and not self._sender.done():
+            self._sender.cancel()  # again: where the client waits for the server, it swallows a cancellation
+            await asyncio.wait([self._sender], timeout=0.1)
+        await self._disconnect()
+        await self._lost()
+
+    async def _disconnect(self) -> None:
         closing = self._loop.create_task(self._client.close())
         await asyncio.wait([closing], timeout=CLOSE_TIME)
         if not closing.done():
             self._client.abort()
         with contextlib.suppress(Exception):
             await closing
-        await self._lost()
 
 
 def _check(name: str) -> None:

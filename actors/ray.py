@@ -27,6 +27,7 @@ import ray.exceptions
 from pykka import ActorDeadError, Timeout
 
 from actors._actor import Actor
+from actors._core.error_text import str_of
 from actors._core.interruption import failed_itself
 from actors._core.log_safely import log_safely
 from actors._errors import MailboxFull, NoAnswer
@@ -154,11 +155,11 @@ def _portable(error: BaseException) -> BaseException:
     """Make the error that the asker gets: one that can be pickled, and neither ends nor cancels what awaits it."""
     error.__traceback__ = None
     if not isinstance(error, Exception):
-        return RemoteError(type(error).__name__, str(error))
+        return RemoteError(type(error).__name__, str_of(error))
     try:
         pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
     except Exception:
-        return RemoteError(type(error).__name__, str(error))
+        return RemoteError(type(error).__name__, str_of(error))
     return error
 
 

@@ -49,10 +49,19 @@ def interrupted(cell: Cell, error: BaseException) -> Interrupted:
         error: a cancellation, Ctrl-C or the exit of a signal handler.
     """
     cancelled = isinstance(error, asyncio.CancelledError)
-    what = "cancelled, or awaited something that was cancelled" if cancelled else f"interrupted: {error!r}"
+    what = (
+        "cancelled, or awaited something that was cancelled" if cancelled else f"interrupted: {_text(error)}"
+    )
     made = Interrupted(f"{cell.label} was {what}")
     made.__cause__ = error
     return made
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return repr(error)
+    except BaseException:  # its own code's; what has interrupted is under way to the program already
+        return type(error).__name__
 
 
 def of_program(error: BaseException) -> bool:

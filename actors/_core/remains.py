@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from actors._core.error_text import words_of
 from actors._core.interruption import failed_itself
 from actors._core.lifecycle import NO_CHILDREN, NO_KWARGS
 from actors._errors import ActorError
@@ -59,12 +60,4 @@ def _copy(error: BaseException) -> BaseException:
         return made
     except BaseException as failure:  # an exception with a constructor of its own
         failed_itself(failure)
-        return ActorError(_words(error))
-
-
-def _words(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {error}"
-    except BaseException as failure:  # its text is code of others, too
-        failed_itself(failure)
-        return type(error).__name__
+        return ActorError(words_of(error))

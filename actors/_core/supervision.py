@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from actors._checks import one_of, seconds
 from actors._core.crash_reports import report
+from actors._core.error_text import repr_of
 from actors._core.interruption import failed_itself
 from actors._core.lifecycle import (
     NEW,
@@ -97,7 +98,7 @@ def _is_being_made(cell: Cell) -> bool:
 
 def _exit(cell: Cell, error: BaseException) -> None:
     """Treat SystemExit and the like in an actor that nobody supervises as pykka does."""
-    log_safely(pykka_logger.debug, f"{error!r} in {cell.ref}. Stopping all actors.")
+    log_safely(pykka_logger.debug, f"{repr_of(error)} in {cell.ref}. Stopping all actors.")
     cell.error = error
     cell.request_stop()
     cell.system.stop_all_soon()
@@ -180,7 +181,7 @@ async def _give_up(
 
 
 def _escalate(cell: Cell, error: BaseException, failures: int) -> None:
-    escalated = Escalated(cell.path, f"gave up after {failures} failures: {error!r}")
+    escalated = Escalated(cell.path, f"gave up after {failures} failures: {repr_of(error)}")
     escalated.__cause__ = error
     if cell.parent is not None:
         cell.parent.fail(escalated, "child")

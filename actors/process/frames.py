@@ -14,6 +14,7 @@ import struct
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias, cast
 
+from actors._core.error_text import words_of
 from actors._core.interruption import failed_itself, of_program
 from actors._errors import ActorError
 
@@ -91,7 +92,7 @@ def encode(kind: Kind, call: int, value: Any, what: str, limit: int) -> list[Par
     except BaseException as error:  # also SystemExit, of an object's own code
         if of_program(error):
             raise
-        raise NotPicklable(f"{what} cannot be pickled: {type(error).__name__}: {error}") from error
+        raise NotPicklable(f"{what} cannot be pickled: {words_of(error)}") from error
     length = len(body) + sum(LENGTH.size + view.nbytes for view in views)
     if length > limit:
         raise NotPicklable(f"{what} has {length} bytes when pickled, more than max_message ({limit})")
@@ -130,7 +131,7 @@ def decode(frame: Frame, what: str) -> Any:
         failed_itself(
             error
         )  # Ctrl-C, which comes at the end of a large value, leaves the loop in its next turn
-        raise NotPicklable(f"{what} cannot be unpickled: {type(error).__name__}: {error}") from error
+        raise NotPicklable(f"{what} cannot be unpickled: {words_of(error)}") from error
 
 
 class FrameReader(asyncio.BufferedProtocol):

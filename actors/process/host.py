@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from actors._actor import Actor
 from actors._core.accounting import account
 from actors._core.dead_letters import publish_dropped
+from actors._core.error_text import str_of, words_of
 from actors._core.interruption import of_program
 from actors._core.lifecycle import RESTARTING, RUNNING, STARTING, stop_grace
 from actors._core.log_safely import log_safely
@@ -61,7 +62,7 @@ class Host(Actor):
         except BaseException as failure:  # also SystemExit, of an object's own code
             if of_program(failure):
                 raise
-            raise NotPicklable(f"{what} cannot be pickled: {failure}") from failure
+            raise NotPicklable(f"{what} cannot be pickled: {str_of(failure)}") from failure
 
     # -- the life ---------------------------------------------------------------------------------
 
@@ -336,5 +337,5 @@ def _sendable(error: BaseException) -> BaseException:
     except BaseException as failure:  # also SystemExit, of an object's own code
         if of_program(failure):
             raise
-        return ActorError(f"{type(error).__qualname__}: {error}")
+        return ActorError(words_of(error))
     return error

@@ -6,6 +6,7 @@ import dataclasses
 import pickle
 from typing import Any, Protocol
 
+from actors._core.error_text import str_of
 from actors._core.interruption import of_program
 from actors._errors import ActorError
 
@@ -37,7 +38,7 @@ class PickleCodec:
         except BaseException as error:
             if of_program(error):
                 raise
-            raise BadPayload(f"{type(value).__name__} cannot be pickled: {error}") from error
+            raise BadPayload(f"{type(value).__name__} cannot be pickled: {str_of(error)}") from error
 
     def decode(self, data: bytes) -> Any:
         """See :class:`Codec`."""
@@ -46,7 +47,7 @@ class PickleCodec:
         except BaseException as error:
             if of_program(error):
                 raise
-            raise BadPayload(f"{len(data)} bytes cannot be unpickled: {error}") from error
+            raise BadPayload(f"{len(data)} bytes cannot be unpickled: {str_of(error)}") from error
 
 
 class TypedCodec:
@@ -86,7 +87,7 @@ class TypedCodec:
         except BaseException as error:
             if of_program(error):
                 raise
-            raise BadPayload(f"{type(value).__name__} cannot be encoded: {error}") from error
+            raise BadPayload(f"{type(value).__name__} cannot be encoded: {str_of(error)}") from error
 
     def decode(self, data: bytes) -> Any:
         """See :class:`Codec`."""
@@ -100,4 +101,4 @@ class TypedCodec:
         except BaseException as error:
             if of_program(error):
                 raise
-            raise BadPayload(f"{len(data)} bytes cannot be decoded: {error}") from error
+            raise BadPayload(f"{len(data)} bytes cannot be decoded: {str_of(error)}") from error

@@ -10,6 +10,7 @@ from typing import Any
 
 from pykka import ActorDeadError, Timeout
 
+from actors._core.error_text import words_of
 from actors._errors import ActorError, MailboxFull, NoAnswer
 
 
@@ -40,7 +41,7 @@ _AS_THEMSELVES: dict[str, type[Exception]] = {
 
 def error_to_text(error: BaseException) -> str:
     """Return the text that :func:`error_from_text` reads."""
-    return f"{type(error).__name__}: {error}"
+    return words_of(error)
 
 
 def error_from_text(text: str) -> Exception:

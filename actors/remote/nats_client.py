@@ -37,7 +37,7 @@ class SteadyClient(Client):
     async def leave(self, subscription: Subscription) -> None:
         """Take no more messages of a subscription; handle those that are here."""
         try:
-            await subscription.drain()
+            await subscription.drain()  # type: ignore[no-untyped-call]
         except Exception:  # no connection; the next one must not subscribe again
             subscription._stop_processing()
             self._remove_sub(subscription._id)

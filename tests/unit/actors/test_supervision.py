@@ -87,6 +87,41 @@ async def family(system: ActorSystem, log: list[str], policy: Supervision, **opt
     return refs
 
 
+class Unreadable(Exception):
+    """Has code of its own in its texts, which fails."""
+
+    def __repr__(self) -> str:
+        raise OSError("no text")
+
+    __str__ = __repr__
+
+
+@pytest.mark.parametrize("error", [ValueError("x" * 10_000), Unreadable()])
+async def test_an_escalation_through_many_levels_has_a_text_that_is_bounded(error: Exception) -> None:
+    """Each level quotes the one below it: with quotes in quotes, 40 levels made a text of a terabyte."""
+
+    class Level(Actor):
+        supervision = ESCALATE
+
+        def __init__(self, levels: int) -> None:
+            super().__init__()
+            self.levels = levels
+
+        def on_start(self) -> None:
+            if self.levels == 0:
+                raise error
+            self.spawn(Level, self.levels - 1)
+
+    async with ActorSystem() as system:
+        system.spawn(Level, 40, supervision=ESCALATE)
+        failure: BaseException | None = await system.failure
+    levels = 0
+    while isinstance(failure, Escalated):
+        assert len(str(failure)) < 2_000
+        failure, levels = failure.__cause__, levels + 1
+    assert failure is error and levels == 41
+
+
 async def test_one_for_all_restarts_all_in_order_and_keeps_their_messages() -> None:
     log: list[str] = []
     async with ActorSystem() as system:
