@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, ClassVar, TypeVar, cast
 
 from actors._actor import Actor
+from actors._checks import count, seconds
 from actors._core.cell import Cell
 from actors._proxy import ActorProxy
 from actors._ref import ActorRef
@@ -85,6 +86,17 @@ class ProcessActor(Actor):
     """Seconds that each of its last hooks, with the stop of its children, and then its exit, may take before it is killed."""
 
     _cell_class = ProcessCell
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        own, name = vars(cls), cls.__qualname__
+        if own.get("memory_limit") is not None:
+            count(f"{name}.memory_limit", own["memory_limit"], 1)
+        if "max_message" in own:
+            count(f"{name}.max_message", own["max_message"], 1)
+        for what in ("start_timeout", "stop_timeout"):
+            if what in own:
+                seconds(f"{name}.{what}", own[what])
 
     @classmethod
     def _host_class(cls) -> type[Host]:

@@ -21,6 +21,7 @@ from actors import (
     Backoff,
     Directive,
     OnError,
+    ProcessActor,
     Strategy,
     Supervision,
     ThreadedActor,
@@ -425,10 +426,24 @@ async def test_a_class_decides_how_long_its_actors_take_to_stop() -> None:
     ]
 
 
-def test_a_time_to_stop_that_is_none_is_refused() -> None:
-    for wrong in (-1.0, float("nan"), "1"):
-        with pytest.raises((TypeError, ValueError), match=r"Wrong\.stop_grace is a number"):
-            type("Wrong", (Actor,), {"stop_grace": wrong})
+@pytest.mark.parametrize(
+    ("base", "setting", "wrong"),
+    [
+        (Actor, "stop_grace", -1.0),
+        (Actor, "stop_grace", float("nan")),
+        (Actor, "hook_timeout", "1"),
+        (ProcessActor, "memory_limit", -1),
+        (ProcessActor, "memory_limit", "1G"),
+        (ProcessActor, "max_message", 0),
+        (ProcessActor, "start_timeout", float("nan")),
+        (ProcessActor, "stop_timeout", None),
+    ],
+)
+def test_a_setting_of_a_class_that_makes_no_sense_is_refused(
+    base: type[Actor], setting: str, wrong: Any
+) -> None:
+    with pytest.raises((TypeError, ValueError), match=rf"Wrong\.{setting} is "):
+        type("Wrong", (base,), {setting: wrong})
 
 
 # -- behaviours and stashed messages ----------------------------------------------------------------

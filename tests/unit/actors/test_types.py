@@ -111,6 +111,7 @@ def expected() -> set[int]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)  # ten seconds of a processor, on a machine that may be busy
 def test_mypy_strict(wrong: Path, pasted: list[Path], tmp_path: Path) -> None:
     assert len(pasted) >= 45, "programs of the pages about actors"
     command = [
