@@ -33,6 +33,30 @@ _PATH: Final = 600
 """Characters of an actor's path in the log and the audit log."""
 _TIMES: Final = {"end": -1, "beginning": -2}
 
+_WHERE: Final = ("group", "confirm", "cluster")
+_DESCRIBED: Final[dict[str, tuple[tuple[str, ...], str]]] = {
+    "pause": (
+        (*_WHERE, "topic", "partition"),
+        "offer no more messages of a group, or of one of its partitions; acks count",
+    ),
+    "resume": ((*_WHERE, "topic", "partition"), "offer messages again"),
+    "give-back": (
+        (*_WHERE, "topic", "partition", "offset"),
+        "take a message from the client that has it: the next request gets it",
+    ),
+    "drain": (_WHERE, "have this daemon's member leave the group; the next request has it join again"),
+    "reset": (
+        (*_WHERE, "topic", "time"),
+        "set the group's offsets in a topic by a time: milliseconds since 1970, beginning or end",
+    ),
+    "restart": (("path", "confirm"), "restart an actor; confirm is the last part of its path"),
+    "sampler": (
+        ("on", "confirm"),
+        "search for code that blocks the event loop, or stop that: on is true or false, confirm is sampler",
+    ),
+}
+"""Parameters and meaning of each action."""
+
 Action = Callable[[web.Request, Place, str], Awaitable[dict[str, Any]]]
 
 
@@ -59,7 +83,7 @@ class Actions:
             "drain": self._drain,
             "reset": self._reset,
         }
-        assert actions.keys() == set(ACTIONS)
+        assert actions.keys() == set(ACTIONS) == _DESCRIBED.keys() - {"restart", "sampler"}
         made = [web.post(f"/actions/{name}", self._action(name, each)) for name, each in actions.items()]
         return [
             web.get("/actions", self.describe),
@@ -69,14 +93,24 @@ class Actions:
         ]
 
     async def describe(self, request: web.Request) -> web.Response:
-        """Say whether there are actions, and whether the caller may use them on ``group`` (of ``cluster``), or on any of them."""
+        """Describe the actions, and whether the caller may use them on ``group`` (of ``cluster``), or on any group."""
         guard, allowed = self._guard, self._config.admin_actions
         if allowed and guard is not None:
             place = self._place(request)
             wanted = Access("admin", place.cluster, place.topic or None, place.group or None)
             allowed = guard.allows(guard.caller(), wanted)
+        described = [
+            {
+                "action": name,
+                "method": "POST",
+                "path": f"/actions/{name}",
+                "parameters": parameters,
+                "does": does,
+            }
+            for name, (parameters, does) in _DESCRIBED.items()
+        ]
         return web.json_response(
-            {"enabled": self._config.admin_actions, "allowed": allowed, "actions": list(ACTIONS)}
+            {"enabled": self._config.admin_actions, "allowed": allowed, "actions": described}
         )
 
     def _of_daemon(self, name: str, action: Callable[[web.Request, str], dict[str, Any]]) -> Handler:

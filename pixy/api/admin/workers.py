@@ -37,6 +37,8 @@ logger = logging.getLogger("pixy.api")
 
 _TIMEOUT: Final = 10.0
 """Seconds that a worker may take for one of the answers that are merged."""
+_ACTING: Final = 30.0
+"""Seconds that a worker may take for an action: a member that leaves waits for acks and its last commit."""
 READY: Final = 1.0
 """Seconds that a worker may take to say whether it is ready; one that takes longer is not."""
 _KEPT: Final = frozenset(
@@ -224,7 +226,7 @@ class WorkersAdmin:
     ) -> tuple[int, dict[str, Any]]:
         try:
             async with (
-                asyncio.timeout(_TIMEOUT),
+                asyncio.timeout(_ACTING),
                 self._session(worker).post(
                     URL(f"http://worker{target}", encoded=True), headers=headers
                 ) as answer,
