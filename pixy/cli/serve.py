@@ -15,6 +15,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pixy.cli import flags as command_line
+from pixy.cli.dumps import Dumps
 from pixy.cli.leftovers import Leftovers
 from pixy.cli.logs import ON_STDERR, configured
 from pixy.cli.open_files import allow_open_files, too_few
@@ -320,7 +321,9 @@ class Daemon:
         if self._wait_for_kafka and not await kafka_answers(self._app.proxies, self._signalled):
             return EXIT_OK
         engine = self.engine()
-        self.on_signal(signal.SIGUSR1, self._dump, engine)
+        # Before it has started, there is nothing to describe.
+        dumps = Dumps(lambda: engine.diagnostics.dumping() if hasattr(engine, "diagnostics") else ())
+        self.on_signal(signal.SIGUSR1, dumps.request)
         await engine.start(self.listeners(engine))
         self._leftovers.made()
         try:
@@ -360,10 +363,6 @@ class Daemon:
             self._abandon(code)
         logger.info("stopped, exit code %d", code)
         return code
-
-    def _dump(self, engine: Engine) -> None:
-        if hasattr(engine, "diagnostics"):
-            logger.warning("dump (SIGUSR1)", extra={"block": engine.diagnostics.dump()})
 
     def _signal(self, number: int) -> None:
         if self._signalled.is_set():

@@ -33,6 +33,9 @@ LOGGERS = ("console", "json", "syslog")
 """Names of elements of ``logging`` that mean something; others are ignored, as in the original."""
 MOST_WORKERS = 64
 """Workers of one daemon."""
+_MOVING = 30.0
+_NOTICED = 5.0
+"""Seconds in which the end of the last connection is noticed."""
 SYSLOG = "127.0.0.1:514"
 """The address to which the logger ``syslog`` sends by default."""
 
@@ -216,7 +219,7 @@ class Server:
     front: str = "portable"
     workers: Workers = Workers("1")
     worker_restarts: PositiveInt = 5
-    restart_timeout: PositiveDuration = _seconds(30)
+    restart_timeout: AnyDuration = _seconds(0)
 
     @property
     def processes(self) -> int:
@@ -361,3 +364,17 @@ class App:
     def cluster_name(self, name: str) -> str:
         """Resolve a request's cluster name; an empty one means the default cluster."""
         return name or self.default_cluster or next(iter(self.proxies), "")
+
+    @property
+    def moving_time(self) -> float:
+        """Seconds that clients of a worker which is replaced have for moving on: ``server.restart_timeout``, or as long as a connection may last."""
+        if self.server.restart_timeout:
+            return self.server.restart_timeout
+        consumers = [proxy.consumer for proxy in self.proxies.values()]
+        if any(each.group_instance_id or each.membership == "zookeeper" for each in consumers):
+            return _MOVING  # two members of a group have the same name meanwhile
+        lasts: float = self.connections.idle_timeout
+        if self.grpc_addr and self.connections.grpc_max_age:
+            # The core ends a connection up to a tenth later.
+            lasts = max(lasts, 1.1 * self.connections.grpc_max_age + self.connections.grpc_max_age_grace)
+        return lasts + _NOTICED

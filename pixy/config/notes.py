@@ -17,7 +17,7 @@ _SHORT: Final = 1e-3
 
 def notes_of(app: model.App) -> list[str]:
     """List valid values that do something else than one may expect: a line for each."""
-    return start_notes(app) + certificate_notes(app)
+    return start_notes(app) + certificate_notes(app) + worker_notes(app)
 
 
 def start_notes(app: model.App) -> list[str]:
@@ -39,4 +39,16 @@ def duration_notes(app: model.App) -> list[str]:
     return notes
 
 
-__all__ = ["duration_notes", "notes_of", "start_notes"]
+def worker_notes(app: model.App) -> list[str]:
+    """Say that replacing workers would fail gRPC calls: a line or none."""
+    age, within = app.connections.grpc_max_age, app.moving_time
+    if app.server.processes == 1 or not app.grpc_addr or (age and 1.1 * age <= within):
+        return []
+    said = (
+        f"connections.grpc_max_age is {format_duration(age)}{'' if age else ' (any age)'}, and workers that are replaced (SIGUSR2) leave their "
+        f"clients {format_duration(within)} for moving on: gRPC calls that are under way then fail (server.restart_timeout)"
+    )
+    return [said]
+
+
+__all__ = ["duration_notes", "notes_of", "start_notes", "worker_notes"]

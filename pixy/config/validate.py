@@ -7,6 +7,7 @@ import operator
 import os
 import re
 import ssl
+import sys
 import typing
 from urllib.parse import urlsplit
 
@@ -96,6 +97,15 @@ def _front_problem(app: model.App) -> str:
         return "server.front envoy needs grpc_addr, tcp_addr or rest.addr as host:port: Envoy serves no unix socket here"
     if front == "envoy" and app.server.workers != "1":
         return "server.workers needs server.front: portable; Envoy hosts one process (docs/fronts.md)"
+    return _workers_problem(app) if app.server.processes > 1 else ""
+
+
+def _workers_problem(app: model.App) -> str:
+    if not sys.platform.startswith("linux"):
+        return "server.workers needs Linux, which deals connections out to processes that listen on one port"
+    for key, address in {"tcp_addr": app.tcp_addr, "rest.addr": app.rest.addr}.items():
+        if address and ":" not in address:
+            return f"server.workers needs {key} as host:port: unix_addr is the one unix socket that workers share"
     return ""
 
 

@@ -112,12 +112,11 @@ class Diagnostics:
         """True if transports should read the client's ``traceparent`` header."""
         return self._settings.trace
 
-    def dump(self) -> str:
-        """Describe all actors and what each is doing, who waits for whom, and which failures occurred."""
-        return "\n".join(line for line in self.dumping() if line is not None)
-
     def dumping(self) -> Generator[str | None, None, None]:
-        """Yield the lines of :meth:`dump`, a millisecond or less apart; None: there is no line yet. The loop may turn in between."""
+        """Describe all actors and what each is doing, who waits for whom, and which failures occurred.
+
+        Yields lines, a millisecond or less apart; None: there is no line yet. The loop may turn in between.
+        """
         yield "actors:"
         for lines in self._system.dumping():
             indent = "  " * lines.partition(" ")[0].count("/")

@@ -27,6 +27,7 @@ class Worker:
         folder: for the sockets by which they reach each other; only the daemon's user can enter it.
         secret: proves a request to be a worker's.
         unix: the descriptor of the socket that listens on ``unix_addr`` for all of them; -1: there is none.
+        admin: likewise for ``admin_addr``.
     """
 
     number: int
@@ -34,6 +35,7 @@ class Worker:
     folder: str
     secret: str
     unix: int = -1
+    admin: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ It stands apart from the APIs: a full book of connections, or a crowd of request
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from typing import Final
 
@@ -104,10 +105,14 @@ class AdminServer(Listener):
         host, port = split_address(self._address)
         if self._engine.config.tls.certificate_path:
             self.tls = await asyncio.to_thread(ServerTls, self._engine.config.tls)
+        worker = self._edge.worker
         try:
-            self._socket = await asyncio.to_thread(
-                sockets.listen_tcp, host, port, shared=self._edge.worker is not None
-            )
+            if worker is not None and worker.admin >= 0:
+                # One socket for all workers: whoever is free takes the next connection, so a worker that is frozen gets none.
+                self._socket = socket.socket(fileno=os.dup(worker.admin))
+                self._socket.setblocking(False)
+            else:
+                self._socket = await asyncio.to_thread(sockets.listen_tcp, host, port)
         except OSError as problem:
             raise StartError(
                 f"failed to start the admin listener: listen tcp {self._address}: "

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import grpc
 
+from pixy.api.grpc.gate import Gate
 from pixy.auth.principal import current
 from pixy.engine.access_log import AccessLog
 from pixy.engine.meter import Meter
@@ -80,14 +81,16 @@ def _status(code: Any, ended: bool) -> str:
 
 
 class UnknownMethods(grpc.GenericRpcHandler):  # type: ignore[misc]
-    """Notes calls of methods that there are not, and answers them as grpc's core does.
+    """Answers calls of methods that there are not as grpc does, and counts and notes these refusals.
 
     Args:
-        log: gets the lines.
+        gate: counts them.
+        log: gets the lines; None: there is no access log.
         listener: its name.
     """
 
-    def __init__(self, log: AccessLog, listener: str) -> None:
+    def __init__(self, gate: Gate, log: AccessLog | None, listener: str) -> None:
+        self._gate = gate
         self._log = log
         self._listener = listener
 
@@ -97,8 +100,10 @@ class UnknownMethods(grpc.GenericRpcHandler):  # type: ignore[misc]
 
         async def refuse(_requests: Any, context: Any) -> None:
             current.set(None)
-            _note(self._log, self._listener, method, "UNIMPLEMENTED", context, self._log.clock())
-            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+            if self._log is not None:
+                _note(self._log, self._listener, method, "UNIMPLEMENTED", context, self._log.clock())
+            with self._gate.refusing(context):
+                await context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
 
         return grpc.stream_stream_rpc_method_handler(refuse)
 

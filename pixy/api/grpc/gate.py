@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import grpc
@@ -23,6 +25,8 @@ from pixy.api.edge.callers import address_of_peer, caller_of_call
 from pixy.api.edge.deadline import Deadline
 from pixy.api.edge.pace import PROBE, Pace
 from pixy.api.grpc.identity import recognize
+from pixy.api.grpc.open_places import OpenPlaces
+from pixy.api.grpc.untaken import Untaken
 from pixy.api.identity import Later
 from pixy.engine import shares
 from pixy.engine.guard import Guard
@@ -33,6 +37,9 @@ WINDOW: Final = 16 * 1024
 _GONE: Final = 0.1
 """Seconds in which the core says that the client has gone, if that is why there is no message; then this task is cancelled."""
 _BUSY = "max_concurrent_requests"
+_CHECKS: Final = 64
+_WATCHES: Final = 64
+"""Calls of one connection at the same time that need no caller. A proxy may bring those of many clients over one connection."""
 _SHORT: Final = 4096
 """Bytes of a message that a health check or reflection may have: such a call may last, and what it holds counts nowhere."""
 
@@ -50,17 +57,26 @@ class Gate:
         reads: messages that may be arriving at the same time.
         timeout: seconds in which a message must arrive (``body_timeout``).
         pace: says when a call may begin.
+        end: ends the connections of some peers; see :class:`pixy.api.grpc.untaken.Untaken`.
     """
 
-    def __init__(self, guard: Guard | None, most: int, reads: int, timeout: float, pace: Pace) -> None:
+    def __init__(
+        self,
+        guard: Guard | None,
+        most: int,
+        reads: int,
+        timeout: float,
+        pace: Pace,
+        end: Callable[[Collection[str]], object] = len,
+    ) -> None:
         self._guard = guard
         self._pace = pace
         self._calls = Shares(most, total=True)
         self._begin = Shares(most, total=True)
         """Calls that wait for their turn to begin."""
-        self._open = Shares(max(1, most // 4), total=True)
-        self._probes: set[str] = set()
-        """Connections with a call beyond those places, which stay free for other addresses."""
+        self._open = OpenPlaces(max(1, most // 4), _CHECKS)
+        self._watches = OpenPlaces(max(1, most // 16), _WATCHES)
+        self._untaken = Untaken(end, time.monotonic)
         self._reads = Turns(reads)
         self._timeout = timeout
         self._deadline = Deadline(timeout)
@@ -70,7 +86,7 @@ class Gate:
     @property
     def held(self) -> int:
         """Calls under way."""
-        return self._calls.held + self._open.held + len(self._probes)
+        return self._calls.held + self._open.held + self._watches.held
 
     @property
     def reading(self) -> int:
@@ -98,7 +114,7 @@ class Gate:
         """Return a handler of calls with one message and a stream of answers, which need no caller."""
 
         async def call(_requests: Any, context: Any) -> None:
-            raw = await self._next(context, await self._enter(context, True), short=True)
+            raw = await self._next(context, await self._enter(context, True, watches=True), short=True)
             if raw is None:
                 await _refuse_empty(context)
             await behaviour(raw, context)  # type: ignore[arg-type]
@@ -117,7 +133,7 @@ class Gate:
 
         return grpc.stream_stream_rpc_method_handler(call, response_serializer=handler.response_serializer)
 
-    async def _enter(self, context: Any, public: bool) -> str:
+    async def _enter(self, context: Any, public: bool, *, watches: bool = False) -> str:
         """Take a place for a call, until its answer is taken or its connection has ended; return the caller."""
         self.begun += 1
         peer = context.peer()
@@ -125,26 +141,42 @@ class Gate:
         who = PROBE + address if public else address
         turn = self._pace.enter(who)
         if turn is not None:
-            await _wait(context, functools.partial(self._pace.wait, turn, who), self._begin, address)
+            await self._wait(context, functools.partial(self._pace.wait, turn, who), self._begin, address)
         if not public and self._guard is not None:
             try:
                 later = recognize(self._guard, context, peer)
                 if later is not None:
-                    await _wait(context, later, self._calls, address)
+                    await self._wait(context, later, self._calls, address)
             except errors.Unauthenticated as error:
-                await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
+                with self._untaken.one(peer, address):
+                    await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
             caller = caller_of_call(peer)
-        places = self._open if public else self._calls
-        if places.enter(caller):
-            context.add_done_callback(functools.partial(_leave, places, caller))
+        if public:
+            leave = (self._watches if watches else self._open).enter(peer, address)
         else:
-            if not public or peer in self._probes:
+            leave = functools.partial(_leave, self._calls, caller) if self._calls.enter(caller) else None
+        if leave is None:
+            with self._untaken.one(peer, address):
                 await _refuse(context)
-            # Whatever other connections leave unanswered, one may have a probe.
-            self._probes.add(peer)
-            context.add_done_callback(lambda _context: self._probes.discard(peer))
+        assert leave is not None
+        context.add_done_callback(leave)
         shares.caller.set(caller)  # each call is a task of its own
         return caller
+
+    def refusing(self, context: Any) -> AbstractContextManager[None]:
+        """Count a call that is refused without a place, until its client has taken the refusal: for a ``with`` block."""
+        peer = context.peer()
+        return self._untaken.one(peer, address_of_peer(peer))
+
+    async def _wait(self, context: Any, later: Later, places: Shares, address: str) -> None:
+        """Await what a call needs before its caller is known. Those of one address may wait for a share only."""
+        if not places.enter(address):
+            with self.refusing(context):
+                await _refuse(context)
+        try:
+            await later()
+        finally:
+            places.leave(address)
 
     async def _messages(self, handler: Any, context: Any, caller: str) -> AsyncIterator[Any]:
         while (raw := await self._next(context, caller, short=True)) is not None:
@@ -172,16 +204,6 @@ class Gate:
                 grpc.StatusCode.INVALID_ARGUMENT, f"malformed request: it has more than {_SHORT} bytes"
             )
         return raw
-
-
-async def _wait(context: Any, later: Later, places: Shares, address: str) -> None:
-    """Await what a call needs before its caller is known. Those of one address may wait for a share only."""
-    if not places.enter(address):
-        await _refuse(context)
-    try:
-        await later()
-    finally:
-        places.leave(address)
 
 
 async def _refuse(context: Any) -> None:

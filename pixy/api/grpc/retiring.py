@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+from collections.abc import Iterator
 from typing import Final
 
 _FILES: Final = "/proc/self/fd"
@@ -20,7 +21,7 @@ _FILES: Final = "/proc/self/fd"
 def stop_listening(port: int) -> bool:
     """Take no more connections to a port; return whether a socket of this process has listened on it. Blocks, and shortly."""
     found = False
-    for each in _sockets(port):
+    for each in own_sockets(port):
         with each:
             if each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
                 found = True
@@ -32,7 +33,7 @@ def stop_listening(port: int) -> bool:
 def count_connections(port: int) -> int:
     """Count the connections of this process to a port of its own. Blocks: it looks at every open file."""
     count = 0
-    for each in _sockets(port):
+    for each in own_sockets(port):
         with each:
             count += each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN) == 0 and _is_connected(each)
     return count
@@ -46,9 +47,8 @@ def _is_connected(each: socket.socket) -> bool:
     return True
 
 
-def _sockets(port: int) -> list[socket.socket]:
-    """Return duplicates of the process's own TCP sockets on a port."""
-    found = []
+def own_sockets(port: int) -> Iterator[socket.socket]:
+    """Yield duplicates of the process's own TCP sockets on a port, one at a time; whoever takes one closes it."""
     for name in os.listdir(_FILES):
         try:
             copy = os.dup(int(name))
@@ -61,12 +61,11 @@ def _sockets(port: int) -> list[socket.socket]:
             continue
         try:
             if each.family in (socket.AF_INET, socket.AF_INET6) and each.getsockname()[1] == port:
-                found.append(each)
+                yield each
                 continue
         except OSError:
             pass
         each.close()
-    return found
 
 
-__all__ = ["count_connections", "stop_listening"]
+__all__ = ["count_connections", "own_sockets", "stop_listening"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+from collections.abc import Callable, Collection
 from typing import Any
 
 import grpc
@@ -20,6 +21,7 @@ from pixy.api.grpc.call import GrpcCall
 from pixy.api.grpc.gate import WINDOW, Behaviour, Gate, Gated
 from pixy.api.grpc.health import NAME as HEALTH, Health
 from pixy.api.grpc.retiring import count_connections, stop_listening
+from pixy.api.grpc.untaken import end_connections
 from pixy.api.handlers import Handler, Handlers
 from pixy.api.listener import Listener, split_address
 from pixy.api.not_found import NotFound
@@ -39,6 +41,8 @@ _GRACE = 1.0
 _LINGER = 5.0
 """Seconds that connections may take to end; the core waits for what it has sent, also where nobody takes it."""
 _RETIRE_LOOK = 0.25
+_PENDING = 4096
+"""Calls that have not begun: as many as one connection may have by default."""
 _LEAST_READS = 8
 """Messages that may be arriving at the same time, whatever ``max_buffered_bytes`` is."""
 _SMALL = 1024
@@ -222,8 +226,14 @@ def largest_message(config: App) -> int:
     return max(MIN_RECEIVE, largest + _SLACK)
 
 
-def make_gate(engine: Engine, edge: Edge) -> Gate:
-    """Make the gate of one listener."""
+def make_gate(engine: Engine, edge: Edge, end: Callable[[Collection[str]], object] = len) -> Gate:
+    """Make the gate of one listener.
+
+    Args:
+        engine: has the configuration, and recognizes callers.
+        edge: paces.
+        end: ends the connections of some peers.
+    """
     config = engine.config
     return Gate(
         engine.guard,
@@ -231,6 +241,7 @@ def make_gate(engine: Engine, edge: Edge) -> Gate:
         max(_LEAST_READS, config.max_buffered_bytes // largest_message(config)),
         config.body_timeout,
         edge.pace,
+        end,
     )
 
 
@@ -269,8 +280,7 @@ def add_services(server: Any, engine: Engine, edge: Edge, gate: Gate, health: He
     reflection_pb2_grpc.add_ServerReflectionServicer_to_server(
         reflection.aio.ReflectionServicer((SERVICE, HEALTH, reflection.SERVICE_NAME)), Gated(server, gate)
     )
-    if log is not None:
-        server.add_generic_rpc_handlers((UnknownMethods(log, listener),))  # after all others
+    server.add_generic_rpc_handlers((UnknownMethods(gate, log, listener),))  # after all others
 
 
 class GrpcServer(Listener):
@@ -297,17 +307,22 @@ class GrpcServer(Listener):
         """See :class:`pixy.api.listener.Listener`."""
         config = self._engine.config
         receive = largest_message(config)
-        gate = self._gate = make_gate(self._engine, self._edge)
+        gate = self._gate = make_gate(
+            self._engine, self._edge, lambda peers: end_connections(self._port, peers)
+        )
         self._server = grpc.aio.server(
             options=[
                 # Without workers a second daemon would bind the same port silently.
                 ("grpc.so_reuseport", int(self._edge.worker is not None)),
                 ("grpc.max_receive_message_length", receive),
                 ("grpc.max_send_message_length", -1),
-                # Bounds calls that have arrived but not begun. By default the core cancels some of
-                # them at random from 1,000 on, without a reason; our own limit gives one.
-                ("grpc.server.max_pending_requests", config.max_concurrent_requests),
-                ("grpc.server.max_pending_requests_hard_limit", 2 * config.max_concurrent_requests),
+                # Bounds calls that have arrived but not begun, which take 15 KB each. From the first bound on the core cancels
+                # some of them at random, without a reason; our own limit gives one.
+                ("grpc.server.max_pending_requests", min(_PENDING, config.max_concurrent_requests)),
+                (
+                    "grpc.server.max_pending_requests_hard_limit",
+                    2 * min(_PENDING, config.max_concurrent_requests),
+                ),
                 *_connection_options(config.connections, self._edge.most_grpc),
             ],
         )

@@ -205,7 +205,7 @@ def _facts(story: dict[str, Any]) -> list[list[Any]]:
     if "key" in record:
         rows.append(["key", _bytes(record["key"])])
     rows.append(["size", f"key {_size(record['key_size'])}, value {_size(record['value_size'])}"])
-    if record["traceparent"]:
+    if record.get("traceparent"):
         rows.append(["trace", record["traceparent"]])
     rows += [["header", f"{each['name']}={_bytes(each)}"] for each in record.get("headers", ())]
     batch = record["batch"]

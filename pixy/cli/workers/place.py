@@ -7,13 +7,14 @@ from typing import Final
 
 from pixy.config.model import App
 
-KEYS: Final = ("grpc_addr", "tcp_addr", "rest.addr", "admin_addr")
-"""The keys of TCP addresses, which all workers share."""
+ADMIN_KEY: Final = "admin_addr"
+KEYS: Final = ("grpc_addr", "tcp_addr", "rest.addr", "unix_addr", ADMIN_KEY)
+"""The keys of TCP addresses, which all workers share. An address with a colon is TCP, also that of ``unix_addr``."""
 
 
 def shared_addresses(app: App) -> dict[str, str]:
     """Return the TCP addresses that are served, by their keys."""
-    found = (app.grpc_addr, app.tcp_addr, app.rest.addr, app.admin_addr)
+    found = (app.grpc_addr, app.tcp_addr, app.rest.addr, app.unix_addr, app.admin_addr)
     return {key: address for key, address in zip(KEYS, found, strict=True) if ":" in address}
 
 
@@ -28,7 +29,8 @@ def adapted(app: App, number: int, addresses: Mapping[str, str]) -> App:
     app.grpc_addr = addresses.get("grpc_addr", app.grpc_addr)
     app.tcp_addr = addresses.get("tcp_addr", app.tcp_addr)
     app.rest.addr = addresses.get("rest.addr", app.rest.addr)
-    app.admin_addr = addresses.get("admin_addr", app.admin_addr)
+    app.unix_addr = addresses.get("unix_addr", app.unix_addr)
+    app.admin_addr = addresses.get(ADMIN_KEY, app.admin_addr)
     for proxy in app.proxies.values():
         proxy.client_id = f"{proxy.client_id}-{number}"
         if proxy.consumer.group_instance_id:  # two members of a group may not have the same
@@ -36,4 +38,4 @@ def adapted(app: App, number: int, addresses: Mapping[str, str]) -> App:
     return app
 
 
-__all__ = ["KEYS", "adapted", "shared_addresses"]
+__all__ = ["ADMIN_KEY", "KEYS", "adapted", "shared_addresses"]

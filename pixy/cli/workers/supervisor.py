@@ -30,7 +30,7 @@ from pixy.cli.pid_file import PidFile
 from pixy.cli.processes.channel import Host
 from pixy.cli.processes.child import SIGNAL, Child, check_addresses, failure_of, on_signals, tcp_addresses
 from pixy.cli.workers.pauses import Pauses
-from pixy.cli.workers.place import shared_addresses
+from pixy.cli.workers.place import ADMIN_KEY, shared_addresses
 from pixy.config import App
 from pixy.errors import ConfigError, StartError
 from pixy.escaping import escaped
@@ -83,6 +83,7 @@ class Supervisor:
         self._addresses = shared_addresses(app)
         self._kept: list[socket.socket] = []
         self._unix: socket.socket | None = None
+        self._admin: socket.socket | None = None
         self._workers: list[_Worker] = []
         self._pauses = [Pauses(app.server.worker_restarts) for _ in range(self._count)]
         self._tasks: set[asyncio.Task[None]] = set()
@@ -129,7 +130,10 @@ class Supervisor:
         for key, address in self._addresses.items():
             host, port = split_address(address)
             try:
-                kept = sockets.reserve_tcp(host, port)
+                if key == ADMIN_KEY:
+                    kept = self._admin = sockets.listen_tcp(host, port)
+                else:
+                    kept = sockets.reserve_tcp(host, port)
             except OSError as error:
                 raise StartError(
                     f"{key} {address}: {sockets.refusal(error, sockets.tcp_hint(error))}"
@@ -172,7 +176,7 @@ class Supervisor:
         self._pid_file.write()
 
     async def _start(self, number: int, *, waits: bool = False) -> _Worker:
-        unix = -1 if self._unix is None else self._unix.fileno()
+        unix, admin = (-1 if each is None else each.fileno() for each in (self._unix, self._admin))
         host = Host(
             -1,
             self._args,
@@ -183,11 +187,13 @@ class Supervisor:
                 "folder": self._folder,
                 "secret": self._secret,
                 "unix": unix,
+                "admin": admin,
             },
             addresses=self._addresses,
             waits=waits,
         )
-        child = await Child.start([sys.executable, *PROGRAM], host, {}, [unix] if unix >= 0 else [])
+        inherited = [each for each in (unix, admin) if each >= 0]
+        child = await Child.start([sys.executable, *PROGRAM], host, {}, inherited)
         worker = _Worker(number, child)
         self._workers.append(worker)
         worker.ended = asyncio.create_task(self._attend(worker))
@@ -260,6 +266,7 @@ class Supervisor:
                 self._over.set_result(None)
             return
         if worker.retiring:
+            logger.info("worker %d (pid %d) was replaced and has ended", worker.number, worker.pid)
             return
         failed = worker.serving.exception()
         if failed is not None and self._replacing is not None and self._has_current(worker.number):
@@ -279,8 +286,8 @@ class Supervisor:
 
     async def _start_again(self, number: int, pause: float) -> None:
         await asyncio.sleep(pause)
-        if self._stopping:
-            return
+        if self._stopping or any(each.number == number and not each.retiring for each in self._workers):
+            return  # another one has come meanwhile: all are being replaced
         try:
             # As any worker it would fail without Kafka; then it would be given up while the others wait.
             await self._start(number, waits=True)
@@ -316,6 +323,8 @@ class Supervisor:
 
     def _stop_all(self, number: int) -> None:
         self._stopping = True
+        if self._admin is not None:
+            self._admin.close()  # else whoever connects once no worker takes more would wait for the end of this process
         self._pass(number)
         for each in self._workers:
             if not each.serving.done():
@@ -349,13 +358,23 @@ class Supervisor:
         logger.info("replacing %d workers, one after the other", self._count)
         try:
             for number in range(1, self._count + 1):
+                # Each has an end. There are never more than three times as many processes.
+                while (
+                    len(retiring := [each.ended for each in self._workers if each.retiring])
+                    >= 2 * self._count
+                ):
+                    await asyncio.wait(retiring, return_when=asyncio.FIRST_COMPLETED)
                 old = [each for each in self._workers if each.number == number and not each.retiring]
                 await self._replace(number, old)
         except (StartError, ConfigError, OSError, TimeoutError) as error:
             text = str(error) or f"a worker does not serve within {_START:g} s"
             logger.error("replacing workers ends here, the others go on as they are: %s", text)
         else:
-            logger.info("replaced %d workers", self._count)
+            logger.info(
+                "replaced %d workers; those before them end with their connections, within %.0f s",
+                self._count,
+                self._app.moving_time,
+            )
         finally:
             self._replacing = None
             if self._once_more and not self._stopping:
@@ -371,17 +390,20 @@ class Supervisor:
             new.retiring = True  # its end is no crash
             new.child.kill()
             raise
-        within = self._app.server.restart_timeout
+        within = self._app.moving_time
         for each in old:
             each.retiring = True
             each.child.channel.say("retire", within)
+            self._begin(self._kill_after(each, within + self._app.shutdown_timeout + 2 * _MARGIN))
         self._tell_all()
-        for each in old:
-            done, _ = await asyncio.wait(
-                (each.ended,), timeout=2 * within + self._app.shutdown_timeout + _MARGIN
+
+    async def _kill_after(self, worker: _Worker, within: float) -> None:
+        done, _ = await asyncio.wait((worker.ended,), timeout=within)
+        if not done:
+            logger.error(
+                "worker %d (pid %d) was replaced and does not end, it is killed", worker.number, worker.pid
             )
-            if not done:
-                each.child.kill()
+            worker.child.kill()
 
     async def _end_all(self) -> None:
         """End what still runs."""

@@ -72,7 +72,8 @@ class WorkerDaemon(SupervisedDaemon):
         if self._engine is not None:
             logger.info("another worker takes over, clients move on within %.0f s", within)
             await self._engine.retire(within)
-        self.signalled(signal.SIGTERM)
+        if not self._signalled.is_set():  # a second signal would end the process without a drain
+            self.signalled(signal.SIGTERM)
 
 
 class _Process:

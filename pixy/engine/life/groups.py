@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from pixy.auth.patterns import EVERYTHING
 from pixy.engine.admin_messages import PartitionOffset
 from pixy.engine.consume import sparse_acks
 from pixy.engine.consume.views import MessageView
@@ -65,8 +66,8 @@ async def standings(
     names, views = await _live(inspector, message, only, visible, unknown)
     names += await _listed(inspector, message, only, names, unknown)
     seen = [each for each in names if visible(each)]
-    if len(seen) < len(names):
-        unknown.append(Unknown("other groups", f"you may not see {len(names) - len(seen)} of the groups"))
+    if not visible(only or EVERYTHING):  # the same whether there are any or not
+        unknown.append(Unknown("other groups", "groups that you may not see are left out, if there are any"))
     if len(seen) > MOST_GROUPS:
         unknown.append(
             Unknown(

@@ -105,7 +105,7 @@ def record_document(stored: StoredRecord, with_content: bool) -> dict[str, Any]:
 
     Args:
         stored: the record.
-        with_content: whether key and headers may be shown. The trace context is no content.
+        with_content: whether key and headers may be shown, the trace context among them.
     """
     record = stored.record
     document: dict[str, Any] = {
@@ -113,10 +113,10 @@ def record_document(stored: StoredRecord, with_content: bool) -> dict[str, Any]:
         "key_size": None if record.key is None else len(record.key),
         "value_size": None if record.value is None else len(record.value),
         "headers_count": len(record.headers),
-        "traceparent": header(record.headers, "traceparent"),
         "batch": None if stored.batch is None else asdict(stored.batch),
     }
     if with_content:
+        document["traceparent"] = header(record.headers, "traceparent")
         document["key"] = None if record.key is None else shown(record.key)
         document["headers"] = [
             {"name": clean(name[:LONGEST]), **(shown(value) or {"text": None})}

@@ -153,6 +153,26 @@ async def test_a_watcher_who_takes_nothing_stops_nobody(config: App) -> None:
         stuck.close()
 
 
+async def test_watches_of_one_connection_are_bounded(config: App) -> None:
+    """Each holds memory for as long as its client likes: 16,000 over four connections held 250 MB."""
+    async with serving(config) as daemon:
+        hostile = await Http2.to(daemon)
+        gate = gate_of(daemon)
+        for first in range(0, 300, 50):
+            calls = [1 + 2 * number for number in range(first, first + 50)]
+            await hostile.send(
+                b"".join(begin(call, WATCH) + frame(DATA, 1, call, message(b"")) for call in calls)
+            )
+        await eventually(lambda: asyncio.sleep(0, gate.begun), lambda count: count == 300)
+        await eventually(lambda: asyncio.sleep(0, gate._untaken.held), lambda count: count == 0)
+        assert gate.held == 64, "the others were refused, and their clients have heard of it"
+        async with grpc.aio.insecure_channel(daemon.engine.addresses["grpc"]) as channel:
+            watcher = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+            assert (await asyncio.wait_for(watcher.read(), 20)).status == 1, "another client of the address"
+        hostile.close()
+        await eventually(lambda: asyncio.sleep(0, gate.held), lambda count: count == 0)
+
+
 async def test_answers_that_a_stranger_does_not_take_use_up_nobodys_place(
     config: App, tmp_path: Path
 ) -> None:

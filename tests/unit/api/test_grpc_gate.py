@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,6 +12,7 @@ import grpc
 import pytest
 
 from pixy.api.edge.pace import Pace
+from pixy.api.grpc import untaken
 from pixy.api.grpc.gate import Gate
 from pixy.api.grpc.identity import credentials
 from pixy.auth.principal import Credentials, Principal
@@ -238,3 +240,54 @@ def test_certificates_are_asked_for_if_they_count() -> None:
     )
     seen = credentials(context, cast(Any, SimpleNamespace(sees_certificates=True)))
     assert seen == Credentials(certificate=b"PEM", trace="\xe9")
+
+
+async def test_watches_of_one_connection_are_few_and_those_of_another_address_find_places() -> None:
+    gate, _, _ = made(16 * 200)
+
+    async def watched(_raw: bytes, _context: Any) -> None:
+        pass
+
+    watch = gate.server_stream(watched).stream_stream
+    for _ in range(64):
+        await watch(None, Context(port=1))
+    with pytest.raises(Aborted, match="RESOURCE_EXHAUSTED"):
+        await watch(None, Context(port=1))
+    port = 1
+    while gate.held < 150:  # three quarters of a sixteenth
+        port += 1
+        for _ in range(min(64, 150 - gate.held)):
+            await watch(None, Context(port=port))
+    await watch(None, Context(port=99))
+    with pytest.raises(Aborted, match="RESOURCE_EXHAUSTED"):
+        await watch(None, Context(port=99))
+    await watch(None, Context(address="10.0.0.2"))
+    check = gate.unary(probed, public=True).stream_unary
+    assert await check(None, Context(port=1)) == b"m10.0.0.1", "a check needs no place of a watch"
+
+
+async def test_a_connection_whose_client_takes_no_refusals_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(untaken, "MOST", (3, 5, 100))
+    ended: list[str] = []
+    counted = untaken.Untaken(ended.extend, lambda: 0.0)
+    taken = [contextlib.ExitStack() for _ in range(5)]
+    with contextlib.ExitStack() as held:
+        for each in taken[:3]:
+            each.enter_context(counted.one("ipv4:10.0.0.1:1", "10.0.0.1"))
+        assert counted._ending is None
+        taken[0].close()
+        held.enter_context(counted.one("ipv4:10.0.0.1:1", "10.0.0.1"))
+        assert counted._ending is None, "they are taken"
+        for _ in range(2):
+            held.enter_context(counted.one("ipv4:10.0.0.1:1", "10.0.0.1"))
+        assert counted._ending is not None
+        await counted._ending
+        assert ended == ["ipv4:10.0.0.1:1"], "once"
+        held.enter_context(counted.one("ipv4:10.0.0.1:2", "10.0.0.1"))
+        await counted._ending
+        assert ended[1:] == ["ipv4:10.0.0.1:2"], "one of another connection is too much for the address"
+        held.enter_context(counted.one("ipv4:10.0.0.2:3", "10.0.0.2"))
+        assert len(ended) == 2
+    for each in taken:
+        each.close()
+    assert (counted.held, counted._peers, counted._addresses, counted._ended) == (0, {}, {}, set())

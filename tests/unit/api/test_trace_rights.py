@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from pixy.errors import TooManyRequests
 from tests.unit.api.test_admin import Admin, serving
 
 WHO = ["key:ops"]
+TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
 def rules(*found: Rule) -> Rules:
@@ -35,7 +37,8 @@ async def with_message(tmp_path: Path) -> AsyncIterator[tuple[Admin, str, int]]:
         token = current.set(Caller(Principal("key:ops"), "", ""))
         try:
             cluster = admin.engine.cluster()
-            partition, _ = await cluster.produce("orders", b"v", b"key-1", [("name", b"value-1")])
+            headers = [("name", b"value-1"), ("traceparent", TRACEPARENT.encode())]
+            partition, _ = await cluster.produce("orders", b"v", b"key-1", headers)
             for group in ("billing", "secret"):
                 (await cluster.consume("orders", group)).sent()
         finally:
@@ -59,11 +62,25 @@ async def test_rights_on_the_topic_are_enough_and_hide_groups_and_content(tmp_pa
         assert status == 200 and [each["group"] for each in document["groups"]] == ["billing"]
         assert "secret" not in json.dumps(document)
         assert "key" not in document["record"] and "value-1" not in json.dumps(document)
+        assert TRACEPARENT not in json.dumps(document), "it is a header"
+        hidden = [each for each in document["unknown"] if each["what"] == "other groups"]
+        assert not re.search(r"\d", json.dumps(hidden)), "not how many"
+        _, nothing = await traced(Rule(WHO, ["console"], topics=["orders"], groups=["billing", "secret"]))
+        assert hidden == [each for each in nothing["unknown"] if each["what"] == "other groups"] != []
+        _, one = await traced(
+            Rule(WHO, ["console"], topics=["orders"], groups=["billing"]), path=f"{path}&group=secret"
+        )
+        _, none = await traced(
+            Rule(WHO, ["console"], topics=["orders"], groups=["billing"]), path=f"{path}&group=absent"
+        )
+        assert (one["groups"], one["unknown"]) == (none["groups"], none["unknown"])
         team = Rule(WHO, ["console", "consume"], topics=["orders"], groups=["*"])
         status, document = await traced(team)
         assert [each["group"] for each in document["groups"]] == ["billing", "secret"]
         assert document["record"]["key"] == {"text": "key-1"}
-        assert document["record"]["headers"] == [{"name": "name", "text": "value-1"}]
+        assert document["record"]["headers"][0] == {"name": "name", "text": "value-1"}
+        assert document["record"]["traceparent"] == TRACEPARENT
+        assert "other groups" not in json.dumps(document["unknown"])
         for refused in (
             Rule(WHO, ["console"], topics=["other"], groups=["*"]),
             Rule(WHO, ["describe", "consume"], topics=["*"], groups=["*"]),
