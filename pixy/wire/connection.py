@@ -6,6 +6,7 @@ Everything here is a generator of steps (:mod:`pixy.wire.steps`).
 from __future__ import annotations
 
 import functools
+import os
 import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -241,7 +242,7 @@ class Connection:
             raise RequestTimedOutError(f"{self.broker}: no answer in {limit:g} s") from None
         except OSError as error:
             self.close()
-            raise TransportError(f"{self.broker}: {error}") from error
+            raise TransportError(f"{self.broker}: {_reason(error)}") from error
         except BaseException:
             # A parse error, or the caller was cancelled: the answer may still come, and nobody waits for it.
             self.close()
@@ -261,6 +262,13 @@ class Connection:
         return f" after {pending} bytes of an answer" if pending else ""
 
 
+def _reason(error: OSError) -> str:
+    """Return why the system has refused something, in lower case and without its number. A library's own errors have numbers of their own."""
+    if error.errno and type(error).__module__ == "builtins":
+        return os.strerror(error.errno).lower()
+    return error.strerror or str(error)
+
+
 def connect(settings: Settings, broker: Broker) -> Steps[Connection]:
     """Open a connection, negotiate API versions and authenticate.
 
@@ -274,7 +282,7 @@ def connect(settings: Settings, broker: Broker) -> Steps[Connection]:
     except TimeoutError:
         raise RequestTimedOutError(f"{broker}: no connection in {settings.dial_timeout:g} s") from None
     except OSError as error:
-        raise TransportError(f"{broker}: {error}") from error
+        raise TransportError(f"{broker}: {_reason(error)}") from error
     connection = Connection(settings, broker, transport)
     try:
         yield from _negotiate(connection)

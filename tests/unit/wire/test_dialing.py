@@ -57,7 +57,7 @@ def test_an_address_that_refuses_is_passed_over(side: Any, named: dict[str, list
     with FakeBroker() as broker:
         named["kafka.example"] = [gone, gone, ("127.0.0.1", broker.port)]
         assert side.do(lambda: side.module.call_metadata("kafka.example:9092", []))["ControllerId"] == 7
-    with pytest.raises(client.TransportError, match=r"refused|Connect call failed"):
+    with pytest.raises(client.TransportError, match=r": connection refused\Z"):
         named["kafka.example"] = [gone, gone]
         side.do(lambda: side.module.call_metadata("kafka.example:9092", []))
     with silent() as nowhere, pytest.raises(client.RequestTimedOutError, match=r"no connection in 0\.3 s"):
