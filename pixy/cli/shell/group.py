@@ -245,7 +245,7 @@ def _goal(session: Session, topic: str, chosen: dict[int, Any], goal: str) -> di
         return {number: getattr(each, goal) for number, each in chosen.items()}
     if _is_offset(goal):
         return dict.fromkeys(chosen, int(goal))
-    at = milliseconds(goal, "--to")
+    at = milliseconds(goal, "--to", "begin, end, an offset, ")
     request = pb.FindOffsetsRq(cluster=session.cluster, topic=topic, time=at)
     found = {each.partition: each.offset for each in session.call("FindOffsets", request).offsets}
     return {number: found[number] for number in chosen}

@@ -14,12 +14,13 @@ _AGO: Final = re.compile(r"(\d{1,15})(ms|s|m|h|d)\Z")
 _UNITS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
-def milliseconds(text: str, flag: str) -> int:
+def milliseconds(text: str, flag: str, also: str = "") -> int:
     """Return milliseconds since 1970.
 
     Args:
         text: ``2026-11-22T10:00`` (local time without a zone), ``15m`` (so long ago), ``now``, or milliseconds.
         flag: for errors.
+        also: what the flag takes besides, for errors, with a comma and a blank at its end.
 
     Raises:
         ShellError: it is none of these.
@@ -38,7 +39,7 @@ def milliseconds(text: str, flag: str) -> int:
         found = -1
     if not 0 <= found <= MAX_OFFSET:
         raise ShellError(
-            f"{flag} {text}: a time such as 2026-11-22T10:00, 15m (ago), now, or milliseconds since 1970 is expected",
+            f"{flag} {text}: {also}a time such as 2026-11-22T10:00, 15m (ago), now, or milliseconds since 1970 is expected",
             EXIT_USAGE,
         )
     return int(found)

@@ -153,6 +153,12 @@ def test_an_offset_that_was_set_beyond_the_log_is_said(
 RESET = ("group", "reset", "g", "orders")
 
 
+def test_a_place_that_a_group_cannot_go_to_names_all_that_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    code, out, err = Group(monkeypatch, log(0, 20)).shell.run(*RESET, "--to", "nonsense")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith("kafka-pixy group: --to nonsense: begin, end, an offset, a time such as 2026-"), err
+
+
 class Group:
     """A group's offsets, and those that were set."""
 
