@@ -12,13 +12,15 @@ import json
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import aiohttp
-from joserfc.jwk import KeySet
 
 from pixy.config.security import Jwt
 from pixy.errors import ConfigError
+
+if TYPE_CHECKING:
+    from joserfc.jwk import KeySet
 
 logger = logging.getLogger("pixy.auth")
 
@@ -32,6 +34,8 @@ Fetch = Callable[[str, float], Awaitable[bytes]]
 
 def parse(data: bytes) -> KeySet:
     """Return the keys in a document. Raises ValueError."""
+    from joserfc.jwk import KeySet  # a daemon without tokens does not pay for it
+
     if len(data) > MAX_BYTES:
         raise ValueError(f"longer than {MAX_BYTES} bytes")
     try:

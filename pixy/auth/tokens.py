@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable
-from typing import Any, Final
-
-from joserfc import errors, jwt
-from joserfc.jwk import KeySet
+from typing import TYPE_CHECKING, Any, Final
 
 from pixy.auth.principal import Principal, checked_name
 from pixy.config.security import Jwt
 from pixy.errors import Unauthenticated
+
+if TYPE_CHECKING:
+    from joserfc.jwk import KeySet
 
 MAX_TOKEN: Final = 16 * 1024
 """Characters of a token."""
@@ -37,6 +37,8 @@ class Tokens:
     """
 
     def __init__(self, config: Jwt, changed: Callable[[], None] = lambda: None) -> None:
+        import joserfc.jwt  # noqa: F401 (here, not in the first request: it takes a moment, and a daemon without tokens does without)
+
         self._config = config
         self._changed = changed
         self._keys: KeySet | None = None
@@ -80,6 +82,8 @@ class Tokens:
         return found
 
     def _claims(self, token: str, now: float) -> dict[str, Any]:
+        from joserfc import errors, jwt
+
         if self._keys is None:
             raise UnknownTokenKey
         config = self._config

@@ -62,7 +62,7 @@ def _command(args: list[str]) -> Callable[[], int]:
         return lambda: int(module.run(args[1:]))
     if args and args[0] == "help":
         return lambda: main([*args[1:], "--help"])
-    from pixy.cli.serve import run as serve
+    from pixy.cli.start import run as serve
 
     return lambda: serve(args[1:] if args and args[0] == "serve" else args)
 

@@ -14,13 +14,13 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pixy.cli import flags as command_line
 from pixy.cli.dumps import Dumps
 from pixy.cli.leftovers import Leftovers
 from pixy.cli.logs import ON_STDERR, configured
 from pixy.cli.open_files import allow_open_files, too_few
 from pixy.cli.pid_file import PidFile
 from pixy.cli.reloading import Reloader
+from pixy.cli.start import EXIT_FAILED_TO_START, complain as _complain, parse
 from pixy.cli.start_problems import listener_problem, log_problem
 from pixy.cli.streams import stuck
 from pixy.cli.waiting import kafka_answers
@@ -33,7 +33,6 @@ from pixy.config.notes import start_notes
 from pixy.engine.engine import Engine
 from pixy.engine.service import ListenerSpec
 from pixy.errors import ConfigError, PixyError, StartError, in_words
-from pixy.escaping import escaped
 from pixy.kafka.errors import OUT_OF_BROKERS
 
 if TYPE_CHECKING:
@@ -42,8 +41,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger("pixy")
 
 EXIT_OK = 0
-EXIT_FAILED_TO_START = 1
-EXIT_USAGE = 2
 EXIT_NOT_DRAINED = 3
 EXIT_BROKEN = 4
 EXIT_SIGNAL = 128
@@ -62,17 +59,14 @@ _SWITCH_INTERVAL = 0.001
 _COLLECT_AFTER = (50_000, 20, 50)
 
 
-def run(args: Sequence[str]) -> int:
-    """Serve until a signal arrives; return the exit code."""
-    try:
-        options, app = command_line.parse(args)
-    except command_line.UsageError as error:
-        _complain(f"kafka-pixy: {error}")
-        return EXIT_USAGE
-    except ConfigError as error:
-        # The text may have several lines; the error is one.
-        _complain(f"Failed to load config: err=({' '.join(str(error).split())})")
-        return EXIT_FAILED_TO_START
+def serve(options: argparse.Namespace, app: App, args: Sequence[str]) -> int:
+    """Serve until a signal arrives; return the exit code.
+
+    Args:
+        options: the flags.
+        app: the configuration.
+        args: the command line that they come from.
+    """
     # Before anything is opened, and before Kafka is waited for.
     if problem := tls_problem(app.tls) or listener_problem(app) or log_problem(app):
         _complain(f"Failed to start service: err=({problem})")
@@ -83,9 +77,7 @@ def run(args: Sequence[str]) -> int:
         return EXIT_FAILED_TO_START
     # gRPC's core would write to stderr what clients send, as it is. Before the core begins.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    reloader = Reloader(
-        app, lambda: command_line.parse(args)[1], options.config or os.environ.get(CONFIG, "")
-    )
+    reloader = Reloader(app, lambda: parse(args)[1], options.config or os.environ.get(CONFIG, ""))
     hosted = app.server.front == "envoy"
     try:
         sandboxes = make_sandboxes(app, bool(options.sandbox) and not hosted)
@@ -161,11 +153,6 @@ def _why(error: Exception) -> str:
     """Return what keeps the daemon from starting as one line, with what to do if that is known."""
     hint = _HINTS.get(error.errno or 0, "") if isinstance(error, OSError) else ""
     return f"{in_words(error)}{hint and f': {hint}'}"
-
-
-def _complain(text: str) -> None:
-    with contextlib.suppress(OSError):  # nobody reads it, or the disk is full
-        print(escaped(text), file=sys.stderr, flush=True)
 
 
 def tune_process() -> None:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from actors.testing import Crash
-from pixy.cli import serve
+from pixy.cli import serve, start
 from pixy.cli.envoy import bootstrap
 from pixy.cli.workers import supervisor
 from pixy.engine.engine import Engine
@@ -99,7 +99,7 @@ def main() -> int:
     supervisor.PROGRAM[:] = ["-m", "tests.chaos.kit.worker"]
     bootstrap.APPLICATION = "tests.chaos.kit.hosted:application"  # type: ignore[misc]
     os.environ.update(CHAOS_CONTROL=control, CHAOS_PLANT=plant, PYTHONPATH=os.getcwd())
-    return serve.run(args)
+    return start.run(args)
 
 
 if __name__ == "__main__":

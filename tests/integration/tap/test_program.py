@@ -19,7 +19,9 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from kafka import KafkaConsumer
 
+from pixy.cli.main import main
 from pixy.tap.config import Bounds
+from tests.in_process import run_in_process
 from tests.kafka.cluster import Cluster, free_port
 from tests.support import ROOT
 
@@ -241,15 +243,10 @@ def test_clients_reach_three_brokers_through_one_address(kafka3: Cluster, name: 
     ],
 )
 def test_a_bad_command_line_names_what_is_wrong(args: list[str], text: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "pixy.cli.main", "tap", *args],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 2 and text in done.stderr and "Traceback" not in done.stderr
+    """In this process; the tests below start the program."""
+    done = run_in_process(lambda: main(["tap", *args]))
+    told = done.stderr.decode()
+    assert done.returncode == 2 and text in told and "Traceback" not in told
 
 
 def test_an_address_in_use(kafka: Cluster) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from pixy.cli import serve, streams
+from pixy.cli import serve, start, streams
 from pixy.cli.logs import ON_STDERR, configured
 from pixy.cli.reloading import Reloader
 from pixy.cli.shell.output import Output
@@ -230,7 +230,7 @@ def shown_on(stdout: Any, stderr: Any, monkeypatch: pytest.MonkeyPatch, *more: s
     for name in ("tune_process", "allow_open_files"):
         monkeypatch.setattr(serve, name, lambda: -1)
     monkeypatch.setattr(sys, "setswitchinterval", lambda _seconds: None)
-    return serve.run(["--kafkaPeers=127.0.0.1:1", "--pidFile=/none/pid", *more])
+    return start.run(["--kafkaPeers=127.0.0.1:1", "--pidFile=/none/pid", *more])
 
 
 def test_a_start_error_is_told_once_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
