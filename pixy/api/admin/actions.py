@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from pixy.api.admin import hop
 from pixy.api.admin.access import ACTIONS, Handler, error
 from pixy.api.admin.queries import Wrong, number, offset, text
 from pixy.api.edge.callers import address_share
@@ -183,7 +184,8 @@ class Actions:
     def _who(self, request: web.Request) -> str:
         if self._guard is not None:
             return self._guard.caller().principal.name
-        return address_share(request) or "somebody without a name"
+        # Only another worker reaches a listener whose connections have no address.
+        return address_share(request) or request.headers.get(hop.ADDRESS, "") or "somebody without a name"
 
     # -- the actions ----------------------------------------------------------------------------------
 

@@ -17,12 +17,15 @@ import aiohttp
 from aiohttp import WSMsgType, web
 
 from actors.console.stream import FORBIDDEN, HEARTBEAT, MAX_MESSAGE, SEND_TIMEOUT
+from pixy.api.edge.callers import address_share
 from pixy.api.identity import leave_nobody
 from pixy.api.siblings import PROVING_HEADER
 from pixy.auth.principal import Caller, Principal, current
 
 CALLER: Final = "X-Kafka-Pixy-Caller"
 """The caller, as JSON."""
+ADDRESS: Final = "X-Kafka-Pixy-Address"
+"""His address, without ``auth``: the name under which he acts."""
 MAX_HEADER: Final = 256 * 1024
 """Bytes of it: a principal may be in many groups."""
 _PASSED: Final = frozenset({"accept", "accept-encoding", "content-type", "last-event-id", "if-none-match"})
@@ -41,6 +44,7 @@ def headers_of(request: web.Request, secret: str) -> dict[str, str]:
         if name.lower() in _PASSED or name.lower().startswith("mcp-")
     }
     found[PROVING_HEADER] = secret
+    found[ADDRESS] = address_share(request)
     caller = current.get()
     if caller is not None:
         name, groups = caller.principal.name, sorted(caller.principal.groups)
@@ -137,4 +141,4 @@ async def _down(
             await socket.close(code=code)
 
 
-__all__ = ["CALLER", "MAX_HEADER", "caller_in", "headers_of", "pass_stream", "recognizing"]
+__all__ = ["ADDRESS", "CALLER", "MAX_HEADER", "caller_in", "headers_of", "pass_stream", "recognizing"]
