@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import sys
 from pathlib import Path
 from typing import IO
 
@@ -24,6 +25,8 @@ def begin(config: pytest.Config, folder: Path = ROOT / "build") -> None:
     if hasattr(config, "workerinput"):
         return
     os.environ.pop(LOCK, None)
+    if sys.dont_write_bytecode:  # nobody would find what the first compiles
+        return
     if not any((ROOT / "tests" / "unit" / "wire" / "__pycache__").glob("test_*.pyc")):
         folder.mkdir(exist_ok=True)
         os.environ[LOCK] = str(folder / "compiling.lock")

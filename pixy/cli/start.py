@@ -1,4 +1,4 @@
-"""Read the daemon's command line before its libraries are imported: help and mistakes are answered in a third of the time."""
+"""Read the daemon's command line before its libraries are imported: help and mistakes are answered in a fifth of the time."""
 
 from __future__ import annotations
 

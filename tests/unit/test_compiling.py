@@ -40,6 +40,7 @@ def test_the_second_waits_for_the_first() -> None:
 
 def test_only_a_fresh_clone_has_a_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(compiling.LOCK, "left over")
+    monkeypatch.setattr(compiling.sys, "dont_write_bytecode", False)
     config: Any = SimpleNamespace()
     tests = tmp_path / "tests" / "unit" / "wire" / "__pycache__"
     tests.mkdir(parents=True)
@@ -47,5 +48,15 @@ def test_only_a_fresh_clone_has_a_lock(tmp_path: Path, monkeypatch: pytest.Monke
     compiling.begin(config, tmp_path)
     assert compiling.os.environ[compiling.LOCK] == str(tmp_path / "compiling.lock")
     (tests / "test_frames.cpython-311-pytest-9.2.0.pyc").touch()
+    compiling.begin(config, tmp_path)
+    assert compiling.LOCK not in compiling.os.environ
+
+
+def test_nobody_waits_where_python_writes_no_bytecode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config: Any = SimpleNamespace()
+    monkeypatch.setattr(compiling, "ROOT", tmp_path)
+    monkeypatch.setattr(compiling.sys, "dont_write_bytecode", True)
     compiling.begin(config, tmp_path)
     assert compiling.LOCK not in compiling.os.environ

@@ -51,3 +51,20 @@ def test_an_interrupted_environment_is_no_traceback(tmp_path: Path, monkeypatch:
     )
     assert done.returncode != 0 and (done.stdout, done.stderr) == ("", "")
     assert not (tmp_path / "venv").exists()
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+def test_a_fresh_clone_is_linted_and_tested_after_one_run_of_pip(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run resolves and builds anew, and all of them together took longer than the linters."""
+    monkeypatch.delenv("MAKEFLAGS", raising=False)
+    planned = subprocess.run(
+        ["make", "-n", f"VENV={tmp_path}/venv", "lint", "test"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    [line] = [line for line in planned.stdout.splitlines() if "pip install" in line]
+    assert "--no-compile" in line and ".[test,lint,pipeline,release]" in line
