@@ -108,7 +108,7 @@ def _add_job_options(parser: argparse.ArgumentParser) -> None:
         "--decode",
         metavar="FILE",
         default="",
-        help="decode Avro values into typed columns, by the schema registry that this YAML file names: url, ca, username, "
+        help="decode keys and values into typed columns, by the schema registry that this YAML file names: url, ca, username, "
         "password_file, timeout, max_schemas",
     )
     parser.add_argument(
@@ -245,7 +245,14 @@ def _summary(job: Any, progress: Any, ended: str, seconds: float) -> dict[str, A
             {"topic": topic, "records": count, "bytes": size}
             for topic, (count, size) in sorted(progress.by_topic.items())
         ],
-        "values": [{"topic": topic, **counts} for topic, counts in sorted(progress.values.items())],
+        **{
+            f"{part}s": [
+                {"topic": topic, **counts}
+                for (of, topic), counts in sorted(progress.decoded.items())
+                if of == part
+            ]
+            for part in ("key", "value")
+        },
     }
 
 

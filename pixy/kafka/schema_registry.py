@@ -1,13 +1,13 @@
-"""A schema registry (Confluent's API): its settings, the schemas of a subject, and values decoded by them.
+"""A schema registry (Confluent's API): its settings, and the schemas of a subject with all that they refer to.
 
 Only the driver of a job talks to the registry. It takes the schemas of a subject along to the tasks, which so need
-neither its address nor its credentials, and never wait for it: see :class:`Decoder`.
+neither its address nor its credentials, and never wait for it: see :mod:`pixy.kafka.schema_decoders`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -23,7 +23,11 @@ _MAX_FILE: Final = 1 << 20
 _RETRIES: Final = 2
 _RETRY_WAIT_MS: Final = 500
 _NOT_FOUND: Final = 404
+_MAX_REFERENCES: Final = 100
+"""Schemas that one schema may refer to, directly or not."""
 AVRO: Final = "AVRO"
+JSON: Final = "JSON"
+PROTOBUF: Final = "PROTOBUF"
 
 
 class RegistryError(PixyError):
@@ -59,15 +63,19 @@ class RegisteredSchema:
         id: the id in front of each record.
         version: of the subject, from 1.
         kind: ``AVRO``, ``PROTOBUF`` or ``JSON``.
-        text: the schema.
-        references: the schema refers to other subjects.
+        text: the schema; of Protobuf a FileDescriptorProto in base64, if the registry can make it.
+        subject: the subject.
+        references: schemas of other subjects, each under the name by which this one refers to it.
+        fault: why the schema cannot be used, if it cannot.
     """
 
     id: int
     version: int
     kind: str
     text: str
-    references: bool = False
+    subject: str = ""
+    references: tuple[tuple[str, RegisteredSchema], ...] = ()
+    fault: str = ""
 
 
 def load_settings(path: str) -> RegistrySettings:
@@ -163,10 +171,12 @@ class Registry:
     def schemas(self, subject: str) -> list[RegisteredSchema]:
         """Return the versions of a subject, oldest first; none if the registry lacks the subject.
 
+        Versions that were deleted, but not for good, are among them: records may still have their ids.
+
         Raises:
             RegistryError: the registry does not answer, or there are more than ``max_schemas``.
         """
-        found = self._ask(subject, lambda: self._client.get_versions(subject))
+        found = self._ask(subject, lambda: self._client.get_versions(subject, deleted=True))
         if found is None:
             return []
         versions = sorted(found)
@@ -174,25 +184,47 @@ class Registry:
             raise RegistryError(
                 f"subject {subject} has {len(versions)} schemas, max_schemas allows {self._settings.max_schemas}"
             )
-        schemas = [self._schema(subject, version) for version in versions]
+        schemas = [self._schema(subject, version, [_MAX_REFERENCES]) for version in versions]
         return [each for each in schemas if each is not None]
 
-    def _schema(self, subject: str, version: int) -> RegisteredSchema | None:
+    def _schema(self, subject: str, version: int, left: list[int]) -> RegisteredSchema | None:
+        """Fetch a version with all that it refers to; ``left`` counts down the references that it may have."""
         known = self._known.get((subject, version))
-        if known is None:
-            found = self._ask(subject, lambda: self._client.get_version(subject, version))
-            if found is None:  # deleted since its version was listed
-                return None
-            schema = found.schema
-            known = RegisteredSchema(
-                found.schema_id,
-                version,
-                schema.schema_type or AVRO,
-                schema.schema_str or "",
-                bool(schema.references),
+        if known is not None:
+            return known
+        found = self._ask(subject, lambda: self._client.get_version(subject, version, True))
+        if found is None:  # deleted for good since its version was listed
+            return None
+        schema = found.schema
+        kind, text = schema.schema_type or AVRO, schema.schema_str or ""
+        if kind == PROTOBUF:
+            self._client.clear_caches()  # the client's cache does not tell the formats apart
+            compiled = self._ask(
+                subject, lambda: self._client.get_version(subject, version, True, "serialized")
             )
-            self._known[subject, version] = known
+            text = text if compiled is None else compiled.schema.schema_str or ""
+        known = RegisteredSchema(found.schema_id, version, kind, text, subject)
+        if schema.references:
+            known = self._with_references(known, schema.references, left)
+        self._known[subject, version] = known
         return known
+
+    def _with_references(
+        self, schema: RegisteredSchema, references: Sequence[Any], left: list[int]
+    ) -> RegisteredSchema:
+        found: list[tuple[str, RegisteredSchema]] = []
+        for each in references:
+            left[0] -= 1
+            if left[0] < 0:
+                return replace(schema, fault=f"it refers to more than {_MAX_REFERENCES} schemas")
+            one = self._schema(each.subject, each.version, left)
+            if one is None:
+                what = f"version {each.version} of subject {each.subject}"
+                return replace(schema, fault=f"it refers to {what}, which the registry lacks")
+            if one.fault:
+                return replace(schema, fault=one.fault)
+            found.append((each.name or "", one))
+        return replace(schema, references=tuple(found))
 
     def _ask(self, subject: str, question: Callable[[], Any]) -> Any:
         """Ask the registry; return None for what it does not have."""
@@ -209,63 +241,13 @@ class Registry:
             raise RegistryError(f"{where} does not answer: {type(error).__name__}: {error}") from None
 
 
-class UnknownSchema(Exception):
-    """A record has the id of a schema that the decoder was not given."""
-
-
-class Decoder:
-    """Decode Avro values that begin with the id of their schema, without a connection to the registry.
-
-    Args:
-        schemas: what the decoder knows; other ids raise UnknownSchema.
-    """
-
-    def __init__(self, schemas: Sequence[RegisteredSchema]) -> None:
-        import fastavro.read
-        from confluent_kafka.schema_registry import Schema
-        from confluent_kafka.schema_registry.avro import AvroDeserializer
-
-        # A UUID stays the text that it is in Avro: Arrow and Spark have no such type.
-        fastavro.read.LOGICAL_READERS["string-uuid"] = lambda data, *_: data
-        known = _Known({each.id: Schema(each.text, AVRO) for each in schemas})
-        self._deserialize: Any = AvroDeserializer(known, conf={"subject.name.strategy.type": "TOPIC"})
-
-    def decode(self, data: bytes) -> Any:
-        """Decode a value by the schema that it was written with.
-
-        Raises:
-            UnknownSchema: the decoder does not know the schema's id.
-            Exception: the bytes are not framed, or not of the schema.
-        """
-        return self._deserialize(data)
-
-
-class _Known:
-    """Stands for the registry's client in a task: schemas by id."""
-
-    def __init__(self, schemas: Mapping[int, Any]) -> None:
-        self._schemas = schemas
-
-    def config(self) -> dict[str, Any]:
-        return {}
-
-    def get_schema(self, schema_id: int, *_: Any) -> Any:
-        try:
-            return self._schemas[schema_id]
-        except KeyError:
-            raise UnknownSchema(schema_id) from None
-
-    def get_schema_by_guid(self, guid: str, *_: Any) -> Any:
-        raise UnknownSchema(guid)
-
-
 __all__ = [
     "AVRO",
-    "Decoder",
+    "JSON",
+    "PROTOBUF",
     "RegisteredSchema",
     "Registry",
     "RegistryError",
     "RegistrySettings",
-    "UnknownSchema",
     "load_settings",
 ]

@@ -254,7 +254,7 @@ class Archive:
             raise explain(str(error), self._job, cause(str(error))) from error
         self._lake.follow(at_least=FOLLOW_EVERY)
         self.progress.add(entry, time.monotonic() - began)
-        self.progress.add_values(writer.values)
+        self.progress.add_decoded(writer.decoded)
         self._report(entry)
         if self._job.max_rate:
             count = sum(each.stats.count for each in entry.ranges)

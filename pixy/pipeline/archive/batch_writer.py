@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, DataFrameWriter, Observation, SparkSession, f
 from pyspark.sql.types import StructType
 
 from pixy.kafka.schema_registry import Registry
-from pixy.pipeline.archive.decoding import Decoding
+from pixy.pipeline.archive.decoding import Counts, Decoding
 from pixy.pipeline.archive.planning import Plan
 from pixy.pipeline.archive.staged_files import (
     BY_DAY,
@@ -32,7 +32,7 @@ from pixy.pipeline.archive.staged_files import (
     staged_file,
     sum_by_partition,
 )
-from pixy.pipeline.decode.values import OUTCOME
+from pixy.pipeline.decode.values import OUTCOMES_OF
 from pixy.pipeline.errors import Overlap, PipelineError
 from pixy.pipeline.lake.checksum import MASK, Stats
 from pixy.pipeline.lake.entry import BATCH, Entry, Range
@@ -59,10 +59,10 @@ class BatchWriter:
         ledger: its folded history; kept up to date.
         job: the job's name.
         isolation: ``read_committed`` or ``read_uncommitted``.
-        registry: a schema registry, to decode values; None for their bytes alone.
+        registry: a schema registry, to decode keys and values; None for their bytes alone.
 
     Attributes:
-        values: of the last batch, numbers of values by topic and outcome.
+        decoded: of the last batch, what became of keys and values.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class BatchWriter:
         self._job = job
         self._isolation = isolation
         self._decoding = None if registry is None else Decoding(registry, lake.table)
-        self.values: dict[str, dict[str, int]] = {}
+        self.decoded: Counts = {}
         self._mixed_days = 0.0
         """Share of the last batch's records in partitions with several days."""
 
@@ -99,7 +99,7 @@ class BatchWriter:
             PipelineError: the files differ from what was read; nothing was published.
             RegistryError: the schema registry does not answer; nothing was published.
         """
-        self.values = {}
+        self.decoded = {}
         if self._decoding is not None:
             self._decoding.begin(plan.topics())
         folder = f"{DATA}/{self._job}/{uuid.uuid4().hex}"
@@ -124,7 +124,7 @@ class BatchWriter:
         return entry
 
     def _decode_events(self) -> list[str]:
-        return [] if self._decoding is None else self._decoding.events(self.values)
+        return [] if self._decoding is None else self._decoding.events(self.decoded)
 
     # -- files ------------------------------------------------------------------------------------
 
@@ -135,8 +135,8 @@ class BatchWriter:
         counted = columns.observed_columns()
         if self._decoding is not None:
             rows = self._decoding.decoded(rows)
-            counted += self._decoding.counts()
-        rows = rows.observe(observed, *counted).drop(OUTCOME)
+            counted += self._decoding.aggregates()
+        rows = rows.observe(observed, *counted).drop(*OUTCOMES_OF.values())
         total = sum(each.end - each.start for each in ranges)
         tasks = max(self._spark.sparkContext.defaultParallelism, -(-total // SMALL_TASK))
         if len(ranges) > 2 * tasks:
@@ -149,7 +149,7 @@ class BatchWriter:
             written = self._read_back(f"{folder}/flat")
         self._compare_with_observed(observed, written)
         if self._decoding is not None:
-            self.values = self._decoding.values_of(observed.get)
+            self.decoded = self._decoding.counts(observed.get)
         staged = self._split(written, folder)
         self._mixed_days = share_of_mixed_days(staged)
         ids = {each.topic: each.topic_id for each in ranges}

@@ -1,4 +1,4 @@
-"""Decode the values of a batch in Spark: typed columns beside the bytes, and counts of what became of the values."""
+"""Decode the keys and values of a batch in Spark: typed columns beside the bytes, and counts of what became of them."""
 
 from __future__ import annotations
 
@@ -11,10 +11,13 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from pixy.kafka.schema_registry import Registry
 from pixy.pipeline.decode.planning import DecodePlan, plan_decoding
-from pixy.pipeline.decode.values import DECODED, OUTCOME, OUTCOMES, batch_decoder
+from pixy.pipeline.decode.values import DECODED, OUTCOMES, OUTCOMES_OF, batch_decoder
 from pixy.pipeline.errors import Overlap, Published
 from pixy.pipeline.lake.data_table import DataTable
 from pixy.pipeline.spark import columns
+
+Counts = dict[tuple[str, str], dict[str, int]]
+"""Numbers of keys and values by outcome, each by part (``key``, ``value``) and topic."""
 
 _RECORDS_AT_A_TIME: Final = 1_000
 """Records that a task decodes at a time; with records of 1 MB it holds some 3 GB."""
@@ -46,47 +49,49 @@ class Decoding:
         self._plan = plan_decoding(topics, self._present, self._registry.schemas)
 
     def decoded(self, rows: DataFrame) -> DataFrame:
-        """Add the typed columns and the outcome of each value."""
-        if not self._plan.topics:
-            return rows.withColumn(OUTCOME, F.lit(None).cast("string"))
+        """Add the typed columns and the outcome of each key and value."""
+        if not self._plan.columns:
+            return rows
         # Python gets this many records at a time, each with its bytes.
         rows.sparkSession.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", str(_RECORDS_AT_A_TIME))
-        schema = StructType([*self.file_schema().fields, StructField(OUTCOME, StringType())])
-        return rows.mapInArrow(batch_decoder(self._plan.topics), schema)  # type: ignore[arg-type]
+        outcomes = [StructField(name, StringType()) for name in OUTCOMES_OF.values()]
+        schema = StructType([*self.file_schema().fields, *outcomes])
+        return rows.mapInArrow(batch_decoder(self._plan.columns), schema)  # type: ignore[arg-type]
 
     def file_schema(self) -> StructType:
         """Return the columns of the batch's files."""
-        typed = {each.column: each.type for each in self._plan.topics.values() if each.type is not None}
-        return columns.file_schema(typed)
+        return columns.file_schema(self._plan.types())
 
-    def counts(self) -> list[Column]:
-        """Build the aggregates that :meth:`values_of` converts."""
+    def aggregates(self) -> list[Column]:
+        """Build the aggregates that :meth:`counts` converts."""
         return [
-            F.count_if((F.col("topic") == topic) & (F.col(OUTCOME) == outcome)).alias(_name(at, outcome))
-            for at, topic in enumerate(self._plan.topics)
+            F.count_if((F.col("topic") == each.topic) & (F.col(OUTCOMES_OF[each.part]) == outcome)).alias(
+                _name(at, outcome)
+            )
+            for at, each in enumerate(self._plan.columns)
             for outcome in OUTCOMES
         ]
 
-    def values_of(self, observed: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-        """Return the numbers of values by topic and outcome."""
+    def counts(self, observed: Mapping[str, Any]) -> Counts:
+        """Return what became of the keys and values."""
         return {
-            topic: {outcome: observed[_name(at, outcome)] for outcome in OUTCOMES}
-            for at, topic in enumerate(self._plan.topics)
+            (each.part, each.topic): {outcome: observed[_name(at, outcome)] for outcome in OUTCOMES}
+            for at, each in enumerate(self._plan.columns)
         }
 
-    def events(self, values: Mapping[str, Mapping[str, int]]) -> list[str]:
+    def events(self, counts: Counts) -> list[str]:
         """Return the batch's counts as text, and remarks that the run has not made yet."""
         events = []
         for topic, remarks in self._plan.remarks.items():
             events += [f"topic {topic}: {text}" for text in remarks if text not in self._told.get(topic, [])]
-        for topic, outcomes in values.items():
+        for (part, topic), outcomes in counts.items():
             if any(outcomes.values()):
                 raw = ", ".join(
                     f"{count} {outcome}"
                     for outcome, count in outcomes.items()
                     if count and outcome != DECODED
                 )
-                events.append(f"topic {topic}: {outcomes[DECODED]} values decoded, kept raw: {raw or 'none'}")
+                events.append(f"topic {topic}: {outcomes[DECODED]} {part}s decoded, kept raw: {raw or 'none'}")
         return events
 
     def published(self) -> None:
@@ -112,4 +117,4 @@ class Decoding:
 
 
 def _name(at: int, outcome: str) -> str:
-    return f"values_{at}_{outcome.replace(' ', '_')}"
+    return f"decoded_{at}_{outcome.replace(' ', '_')}"

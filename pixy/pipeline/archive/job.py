@@ -26,7 +26,7 @@ class Job:
         read_committed: leave out records of aborted and open transactions.
         skip_lost: continue after offsets that Kafka deleted before they were archived.
         commit_as: a group to commit the archived offsets for, so that lag tools see the job.
-        decode: a schema registry, to decode values into typed columns; None for their bytes alone.
+        decode: a schema registry, to decode keys and values into typed columns; None for their bytes alone.
     """
 
     cluster: str

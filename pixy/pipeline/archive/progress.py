@@ -19,7 +19,7 @@ class Progress:
         by_topic: (records, bytes) of each topic.
         offsets: next offset to archive, by partition.
         lag: offsets that the broker has and the lake lacks, by partition.
-        values: numbers of values by topic and outcome, of topics whose values are decoded.
+        decoded: numbers of keys and values by outcome, by part (``key``, ``value``) and topic.
     """
 
     batches: int = 0
@@ -29,7 +29,7 @@ class Progress:
     by_topic: dict[str, tuple[int, int]] = field(default_factory=dict)
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     lag: dict[TopicPartition, int] = field(default_factory=dict)
-    values: dict[str, dict[str, int]] = field(default_factory=dict)
+    decoded: dict[tuple[str, str], dict[str, int]] = field(default_factory=dict)
 
     def add(self, entry: Entry, seconds: float) -> None:
         """Count a published batch.
@@ -47,9 +47,9 @@ class Progress:
             self.by_topic[each.topic] = (count + each.stats.count, size + each.stats.bytes)
             self.offsets[each.topic, each.partition] = each.end
 
-    def add_values(self, values: Mapping[str, Mapping[str, int]]) -> None:
-        """Count the values of a published batch, by topic and outcome."""
-        for topic, outcomes in values.items():
-            sums = self.values.setdefault(topic, {})
+    def add_decoded(self, counts: Mapping[tuple[str, str], Mapping[str, int]]) -> None:
+        """Count the keys and values of a published batch."""
+        for key, outcomes in counts.items():
+            sums = self.decoded.setdefault(key, {})
             for outcome, count in outcomes.items():
                 sums[outcome] = sums.get(outcome, 0) + count

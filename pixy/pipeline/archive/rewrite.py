@@ -103,11 +103,12 @@ class Rewriter:
 
         Args:
             paths: relative to the lake.
-            topic: the topic of all files, for its column of decoded values; empty for the columns of all topics.
+            topic: the topic of all files, for its columns of decoded keys and values; empty for the columns of all topics.
             damaged: pass over what cannot be read, instead of failing.
         """
         typed = self._lake.table.typed_columns()
-        chosen = {name: each for name, each in typed.items() if not topic or name == TYPED + topic}
+        own = {f"{part}_{topic}" for part in TYPED}
+        chosen = {name: each for name, each in typed.items() if not topic or name in own}
         reader = self._spark.read.schema(columns.file_schema(chosen)).options(
             recursiveFileLookup=True, ignoreCorruptFiles=damaged, ignoreMissingFiles=damaged
         )

@@ -33,8 +33,10 @@ CHECKPOINT_INTERVAL: Final = 100
 """Commits between two checkpoints of Delta's log."""
 LOG_DAYS: Final = 7
 """Days that entries of Delta's log are kept. Each commit lists the log, which takes a second for a month of one every 30 s."""
-TYPED: Final = "value_"
-"""A topic's decoded values are in the column ``value_<topic>``, if it was archived with a schema registry."""
+KEY: Final = "key"
+VALUE: Final = "value"
+TYPED: Final = (KEY, VALUE)
+"""A topic's decoded keys and values are in the columns ``key_<topic>`` and ``value_<topic>``, if it was archived with a schema registry."""
 _YEAR_10000: Final = 253_402_300_800_000
 _TABLE_SCHEMA: Final = pa.schema(
     [
@@ -190,9 +192,10 @@ class DataTable:
         return self._table.metadata().configuration
 
     def typed_columns(self) -> dict[str, pa.DataType]:
-        """Return the columns of decoded values, by name."""
+        """Return the columns of decoded keys and values, by name."""
         schema = pa.schema(self._table.schema())
-        return {field.name: field.type for field in schema if field.name.startswith(TYPED)}
+        prefixes = tuple(f"{part}_" for part in TYPED)
+        return {field.name: field.type for field in schema if field.name.startswith(prefixes)}
 
     def add_columns(self, types: Mapping[str, pa.DataType]) -> None:
         """Add columns that may be null, or fields to columns that are structs, in a commit without files.

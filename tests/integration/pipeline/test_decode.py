@@ -9,11 +9,15 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from deltalake import DeltaTable
+from google.type.money_pb2 import Money
 
 from pixy.kafka.schema_registry import Registry, RegistryError, RegistrySettings
 from pixy.pipeline.archive.optimize import Optimizer
+from pixy.pipeline.spark.predicate import find
 from tests.integration.pipeline.delta import delta_rows
 from tests.integration.pipeline.support import World, assert_sound
 from tests.schema_registry import TestRegistry, serving
@@ -51,6 +55,21 @@ def produce(world: World, server: TestRegistry, topic: str, values: list[tuple[s
     assert producer.flush(30) == 0
 
 
+def produce_others(world: World, server: TestRegistry, topic: str) -> None:
+    """Write a Protobuf value with a key of JSON."""
+    world.kafka.create_topic(topic, 1, **{"retention.ms": "-1"})
+    client = SchemaRegistryClient({"url": server.url})
+    schema = json.dumps({"title": "Key", "type": "object", "properties": {"id": {"type": "integer"}}})
+    conf = {"subject.name.strategy.type": "TOPIC"}
+    key = JSONSerializer(schema, client, conf=conf)({"id": 5}, SerializationContext(topic, MessageField.KEY))
+    value = ProtobufSerializer(Money, client, conf=conf)(
+        Money(currency_code="EUR", units=9), SerializationContext(topic, MessageField.VALUE)
+    )
+    producer = Producer({"bootstrap.servers": world.kafka.bootstrap()[0]})
+    producer.produce(topic, value, key, timestamp=MIDNIGHT)
+    assert producer.flush(30) == 0
+
+
 def test_typed_columns_grow_and_what_does_not_fit_stays_raw(world: World, name: str) -> None:
     world.kafka.create_topic(name, 1, **{"retention.ms": "-1"})
     column = f"value_{name}"
@@ -59,8 +78,11 @@ def test_typed_columns_grow_and_what_does_not_fit_stays_raw(world: World, name: 
         produce(
             world, server, name, [(FIRST, {"number": 1, "note": None}), ("", b"plain"), ("", None)], MIDNIGHT
         )
-        first = world.archive(name, decode=registry)
-        assert first.values == {name: {"decoded": 1, "incompatible": 0, "unknown schema": 0, "malformed": 1}}
+        produce_others(world, server, f"{name}-p")
+        first = world.archive(name, f"{name}-p", decode=registry)
+        assert first.decoded["value", name] == {"decoded": 1, "incompatible": 0, "unknown schema": 0, "malformed": 1}
+        for part in ("key", "value"):
+            assert first.decoded[part, f"{name}-p"]["decoded"] == 1
         # The second batch has a schema with one more field, one that does not fit, and records of two days.
         more = [
             (FIRST, {"number": 2, "note": "b"}),
@@ -68,7 +90,7 @@ def test_typed_columns_grow_and_what_does_not_fit_stays_raw(world: World, name: 
         ]
         produce(world, server, name, [*more, (THIRD, {"number": "x"})], MIDNIGHT - 2)
         second = world.archive(name, decode=registry)
-        assert second.values[name] == {"decoded": 2, "incompatible": 1, "unknown schema": 0, "malformed": 0}
+        assert second.decoded["value", name] == {"decoded": 2, "incompatible": 1, "unknown schema": 0, "malformed": 0}
 
     lake = world.lake()
     assert_sound(lake)
@@ -88,11 +110,17 @@ def test_typed_columns_grow_and_what_does_not_fit_stays_raw(world: World, name: 
     ]
     assert seen(world, column) == wanted
     rows = delta_rows(world).orderBy("offset").collect()
-    assert [row[column] and row[column].asDict() for row in rows] == wanted
+    assert [row[column] and row[column].asDict() for row in rows if row["topic"] == name] == wanted
+    (other,) = [row for row in rows if row["topic"] != name]
+    assert other[f"value_{name}-p"].asDict() == {"currency_code": "EUR", "units": 9, "nanos": 0}
+    assert other[f"key_{name}-p"].asDict() == {"id": 5}
+    files = [lake.location.for_spark(file.path) for file in lake.state().select(name)]
+    found = find(world.spark, files, f"`{column}`.number = 2", world.lake().table.typed_columns())
+    assert [(partition, list(offsets)) for partition, offsets in found] == [(0, [3])]
 
     # Other jobs that write files keep the columns: optimize, and an archive that does not decode.
     assert Optimizer(world.spark, lake).run("2030-01-01", name).files_before == 2
-    assert len(world.lake().state().files) == 2
+    assert len(world.lake().state().select(name)) == 2
     assert seen(world, column) == wanted
     assert_sound(world.lake())
     # The registry is gone: nothing is published without its answer.
@@ -105,5 +133,7 @@ def test_typed_columns_grow_and_what_does_not_fit_stays_raw(world: World, name: 
 
 def seen(world: World, column: str) -> list[Any]:
     """Read a column with delta-rs and pyarrow, by offset."""
-    table = DeltaTable(str(world.folder / "lake" / "data")).to_pyarrow_table(columns=["offset", column])
+    table = DeltaTable(str(world.folder / "lake" / "data")).to_pyarrow_table(
+        [("topic", "=", column.removeprefix("value_"))], columns=["offset", column]
+    )
     return [row[column] for row in table.sort_by("offset").to_pylist()]

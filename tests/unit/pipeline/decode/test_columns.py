@@ -10,10 +10,15 @@ import pyarrow as pa
 import pytest
 
 from pixy.kafka.schema_registry import RegisteredSchema
-from pixy.pipeline.decode.avro_columns import NoColumn, columns_of
+from pixy.pipeline.decode import schema_columns
 from pixy.pipeline.decode.evolution import Incompatible, merge
 from pixy.pipeline.decode.planning import plan_decoding
+from pixy.pipeline.decode.structs import NoColumn
 from tests.unit.pipeline.support import make_lake
+
+
+def columns_of(text: str) -> tuple[pa.StructType, list[str]]:
+    return schema_columns.columns_of(RegisteredSchema(1, 1, "AVRO", text))
 
 
 def record(**fields: Any) -> str:
@@ -50,6 +55,7 @@ def test_types(avro: Any, arrow: pa.DataType) -> None:
         (["int", "string"], "union of several"),
         ("null", "always null"),
         (["null", "R"], "recursive record R"),
+        ({"type": "record", "name": "V", "logicalType": "variant", "fields": [{"name": "value", "type": "bytes"}]}, "a variant"),
         ({"type": "int", "logicalType": "time-millis"}, "time-millis"),
         ({"type": "bytes", "logicalType": "decimal", "precision": 39, "scale": 0}, "39 digits"),
         ({"type": "record", "name": "Empty", "fields": []}, "without fields"),
@@ -94,18 +100,18 @@ def test_the_plan_of_a_batch() -> None:
             RegisteredSchema(1, 1, "AVRO", record(a="int")),
             RegisteredSchema(2, 2, "AVRO", record(a="string")),
             RegisteredSchema(3, 3, "AVRO", record(a="long", b="string")),
-            RegisteredSchema(4, 4, "JSON", "{}"),
+            RegisteredSchema(4, 4, "THRIFT", "{}"),
         ]
     }
     present = {"value_T2": pa.struct([("x", pa.int64())])}
     plan = plan_decoding(["t", "t2", "none"], present, lambda subject: schemas.get(subject, []))
-    one = plan.topics["t"]
-    assert list(plan.topics) == ["t"]
+    (one,) = plan.columns
+    assert one.column == "value_t"
     assert one.type == pa.struct([("a", pa.int64()), ("b", pa.string())])
     assert [each.id for each in one.schemas] == [1, 3]
     assert one.refused == {
         2: "a is string, its column is int64",
-        4: "it is of type JSON, which is not decoded",
+        4: "it is of type THRIFT, which is not decoded",
     }
     assert plan.added({"value_t": pa.struct([("a", pa.int64())])}) == {"value_t": one.type}
     assert plan.added({"value_t": one.type}) == {}
@@ -118,10 +124,11 @@ def test_a_table_gets_columns_and_fields_that_its_readers_see(tmp_path: Path) ->
     assert table.typed_columns() == {}
     narrow = pa.struct([("a", pa.int64())])
     wide = pa.struct([("a", pa.int64()), ("m", pa.map_(pa.string(), pa.int64())), ("l", pa.list_(narrow))])
-    for each in (narrow, wide):
+    wider = merge(wide, pa.struct([("l", pa.list_(pa.struct([("b", pa.string())]))), ("s", pa.struct([("x", narrow)]))]))
+    for each in (narrow, wide, wider):
         table.add_columns({"value_a.b-c": each})
         table.refresh()
         assert merge(table.typed_columns()["value_a.b-c"], each) == table.typed_columns()["value_a.b-c"]
         plan = plan_decoding([], {}, lambda _: [])
         assert plan.added(table.typed_columns()) == {}
-    assert table.typed_columns() == {"value_a.b-c": wide}
+    assert table.typed_columns() == {"value_a.b-c": wider}

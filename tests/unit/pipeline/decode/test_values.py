@@ -18,9 +18,9 @@ from pixy.pipeline.decode.values import (
     DECODED,
     INCOMPATIBLE,
     MALFORMED,
-    OUTCOME,
+    OUTCOMES_OF,
     UNKNOWN,
-    ValueDecoder,
+    ColumnDecoder,
     batch_decoder,
 )
 
@@ -40,7 +40,7 @@ def framed(number: int, schema: Any, value: Any) -> bytes:
 
 def plan(*schemas: Any) -> DecodePlan:
     listed = [RegisteredSchema(at, at, "AVRO", json.dumps(each)) for at, each in enumerate(schemas, 1)]
-    return plan_decoding(["t"], {}, lambda _: listed)
+    return plan_decoding(["t"], {}, {"t-value": listed}.get)
 
 
 def test_each_value_has_its_outcome() -> None:
@@ -53,7 +53,7 @@ def test_each_value_has_its_outcome() -> None:
         framed(9, FIRST, {"n": 1, "tags": {}}),
         framed(2, OTHER, {"n": "x"}),
     ]
-    column, outcomes = ValueDecoder(plan(FIRST, OTHER).topics["t"]).decode(values)
+    column, outcomes = ColumnDecoder(plan(FIRST, OTHER).columns[0]).decode(values)
     assert outcomes == [DECODED, None, MALFORMED, MALFORMED, MALFORMED, UNKNOWN, INCOMPATIBLE]
     assert column[0].as_py() == {"n": 7, "tags": [("a", 1)]}
     assert column.is_null().to_pylist() == [False] + [True] * 6
@@ -67,7 +67,7 @@ def test_a_value_that_its_column_cannot_hold_does_not_fail_the_others() -> None:
         framed(1, schema, {"m": decimal.Decimal("1.5")}),
         framed(1, wide, {"m": decimal.Decimal("12345678.5")}),
     ]
-    column, outcomes = ValueDecoder(plan(schema).topics["t"]).decode(values)
+    column, outcomes = ColumnDecoder(plan(schema).columns[0]).decode(values)
     assert outcomes == [DECODED, MALFORMED]
     assert column.to_pylist() == [{"m": decimal.Decimal("1.5")}, None]
 
@@ -75,24 +75,29 @@ def test_a_value_that_its_column_cannot_hold_does_not_fail_the_others() -> None:
 def test_uuids_and_values_that_are_no_records() -> None:
     kind = {"type": "string", "logicalType": "uuid"}
     one = uuid.uuid4()
-    column, outcomes = ValueDecoder(plan(kind).topics["t"]).decode([framed(1, kind, one)])
+    column, outcomes = ColumnDecoder(plan(kind).columns[0]).decode([framed(1, kind, one)])
     assert (column.to_pylist(), outcomes) == ([{"value": str(one)}], [DECODED])
 
 
 def test_a_batch_of_several_topics_keeps_its_columns() -> None:
-    found = plan_decoding(
-        ["raw", "t"],
-        {},
-        lambda subject: [
-            RegisteredSchema(1, 1, *(("JSON", "{}") if subject[0] == "r" else ("AVRO", json.dumps(FIRST))))
-        ],
-    )
+    schemas = {
+        "raw-value": [RegisteredSchema(1, 1, "THRIFT", "{}")],
+        "t-value": [RegisteredSchema(1, 1, "AVRO", json.dumps(FIRST))],
+        "t-key": [RegisteredSchema(2, 1, "AVRO", "\"string\"")],
+    }
+    found = plan_decoding(["raw", "t"], {}, lambda subject: schemas.get(subject, []))
     good = framed(1, FIRST, {"n": 7, "tags": {}})
     batch = pa.RecordBatch.from_pydict(
-        {"topic": ["t", "other", "raw", "t"], "value": [good, good, good, b"no"]}
+        {
+            "topic": ["t", "other", "raw", "t"],
+            "key": [framed(2, "string", "k"), None, good, None],
+            "value": [good, good, good, b"no"],
+        }
     )
-    done = next(batch_decoder(found.topics)(iter([batch])))
-    assert done.schema.names == ["topic", "value", "value_t", OUTCOME]
+    done = next(batch_decoder(found.columns)(iter([batch])))
+    assert done.schema.names == ["topic", "key", "value", "key_t", "value_t", *OUTCOMES_OF.values()]
     assert done.column("value") == batch.column("value")
     assert done.column("value_t").is_valid().to_pylist() == [True, False, False, False]
-    assert done.column(OUTCOME).to_pylist() == [DECODED, None, INCOMPATIBLE, MALFORMED]
+    assert done.column("key_t").to_pylist() == [{"value": "k"}, None, None, None]
+    assert done.column(OUTCOMES_OF["value"]).to_pylist() == [DECODED, None, INCOMPATIBLE, MALFORMED]
+    assert done.column(OUTCOMES_OF["key"]).to_pylist() == [DECODED, None, None, None]
