@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import signal
 import time
+from dataclasses import replace
 from typing import Any
 
 from pixy.cli.importing import importing
@@ -127,6 +128,18 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         help="translate this group's offsets to the new topic and commit them",
     )
     how.add_argument(
+        "--schemas-from",
+        metavar="FILE",
+        default="",
+        help="replace the ids of schemas: the settings of the registry that the records were written with (as of archive --decode)",
+    )
+    how.add_argument(
+        "--schemas-to",
+        metavar="FILE",
+        default="",
+        help="the settings of the registry whose ids they get; it gets the schemas, too",
+    )
+    how.add_argument(
         "--state",
         metavar="DIR",
         default="",
@@ -193,7 +206,8 @@ def run(args: argparse.Namespace) -> int:
 
     _, proxy = load_cluster(args)
     lake = Lake.open(args.lake)
-    request = _request(args)
+    registries = _registries(args)
+    request = replace(_request(args), registries=tuple(each.url for each in registries))
     state = ReplayState(args.state or f"replays/{request.name(lake.identity.id)}")
     job = ReplayJob(
         lake,
@@ -204,6 +218,7 @@ def run(args: argparse.Namespace) -> int:
         _finder(args),
         lambda progress: console.print(f"{progress.records:,} records written", markup=False),
         lambda text: console.print(escaped(text, keep="\n"), markup=False, soft_wrap=True),
+        None if args.dry_run else _change(args, registries),
     )
     if args.dry_run:
         return report(args, _dry_run_summary(args, job.dry_run()))
@@ -237,6 +252,27 @@ def _request(args: argparse.Namespace) -> Any:
         groups=tuple(args.group),
         topic_id=args.topic_id,
     )
+
+
+def _registries(args: argparse.Namespace) -> list[Any]:
+    """Return the settings of both registries, or none."""
+    from pixy.kafka.schema_registry import load_settings
+    from pixy.pipeline.errors import UsageError
+
+    files = [each for each in (args.schemas_from, args.schemas_to) if each]
+    if len(files) == 1:
+        raise UsageError("--schemas-from and --schemas-to go together")
+    return [load_settings(each) for each in files]
+
+
+def _change(args: argparse.Namespace, registries: list[Any]) -> Any:
+    """Return what replaces the ids of schemas; None if they stay."""
+    from pixy.kafka.schema_registry import Registry
+    from pixy.pipeline.replay.schema_ids import SchemaIds
+
+    if not registries:
+        return None
+    return SchemaIds(*(Registry(each) for each in registries), args.topic, args.to).change
 
 
 def _stop_on_signals(job: Any) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -168,18 +169,21 @@ class Registry:
             named = f"ca {settings.ca}" if settings.ca else settings.url
             raise ConfigError(f"schema registry: {named} cannot be used: {error}") from None
 
+    def versions(self, subject: str) -> list[int]:
+        """Return the numbers of a subject's versions, also of those that were deleted, but not for good; none if there is no subject.
+
+        Raises:
+            RegistryError: the registry does not answer.
+        """
+        return sorted(self._ask(subject, lambda: self._client.get_versions(subject, deleted=True)) or ())
+
     def schemas(self, subject: str) -> list[RegisteredSchema]:
         """Return the versions of a subject, oldest first; none if the registry lacks the subject.
-
-        Versions that were deleted, but not for good, are among them: records may still have their ids.
 
         Raises:
             RegistryError: the registry does not answer, or there are more than ``max_schemas``.
         """
-        found = self._ask(subject, lambda: self._client.get_versions(subject, deleted=True))
-        if found is None:
-            return []
-        versions = sorted(found)
+        versions = self.versions(subject)
         if len(versions) > self._settings.max_schemas:
             raise RegistryError(
                 f"subject {subject} has {len(versions)} schemas, max_schemas allows {self._settings.max_schemas}"
@@ -225,6 +229,46 @@ class Registry:
                 return replace(schema, fault=one.fault)
             found.append((each.name or "", one))
         return replace(schema, references=tuple(found))
+
+    def copy(self, number: int, target: Registry, subject: str) -> int | None:
+        """Register a schema in another registry, with all that it refers to; return its id there.
+
+        Args:
+            number: the schema's id.
+            target: the other registry.
+            subject: the subject there. What the schema refers to keeps its subjects.
+
+        Returns:
+            None if this registry lacks the id.
+
+        Raises:
+            RegistryError: one of them does not answer, or the other one refuses the schema.
+        """
+        found = self._ask(f"of schema {number}", lambda: self._client.get_schema(number))
+        return None if found is None else target._register(subject, self._moved(found, target, _MAX_REFERENCES))
+
+    def _moved(self, schema: Any, target: Registry, levels: int) -> Any:
+        """Return a schema whose references lead to versions of the other registry."""
+        from confluent_kafka.schema_registry import Schema, SchemaReference
+
+        if levels < 0:
+            raise RegistryError(f"{self._settings.url}: a schema refers to others over {_MAX_REFERENCES} levels")
+        references = []
+        for each in schema.references or ():
+            found = self._ask(each.subject, partial(self._client.get_version, each.subject, each.version, True))
+            if found is None:
+                raise RegistryError(f"{self._settings.url}, subject {each.subject} lacks version {each.version}")
+            moved = self._moved(found.schema, target, levels - 1)
+            target._register(each.subject, moved)
+            there = target._ask(each.subject, partial(target._client.lookup_schema, each.subject, moved))
+            references.append(SchemaReference(each.name, each.subject, there.version))
+        return Schema(schema.schema_str, schema.schema_type, references)
+
+    def _register(self, subject: str, schema: Any) -> int:
+        number = self._ask(subject, lambda: self._client.register_schema(subject, schema))
+        if number is None:
+            raise RegistryError(f"schema registry {self._settings.url}, subject {subject}: it cannot be registered")
+        return int(number)
 
     def _ask(self, subject: str, question: Callable[[], Any]) -> Any:
         """Ask the registry; return None for what it does not have."""

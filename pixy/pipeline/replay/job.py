@@ -30,7 +30,7 @@ from pixy.pipeline.lake.state import State
 from pixy.pipeline.replay.group_offsets import last_by, translate_offset
 from pixy.pipeline.replay.request import ReplayRequest
 from pixy.pipeline.replay.state import MATCHES, ReplayState
-from pixy.pipeline.replay.writer import Plan, Progress, ReplayWriter, count
+from pixy.pipeline.replay.writer import Change, Plan, Progress, ReplayWriter, count
 
 CREATED = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
 """Settings of a topic that ``create`` makes."""
@@ -71,6 +71,7 @@ class ReplayJob:
         find: evaluates the request's SQL condition; needed if it has one.
         on_progress: called now and then with the counts.
         on_remark: called with texts that the user should know before the replay begins.
+        change: returns records of a partition as they are to be written; None for as they are.
 
     Attributes:
         writer: the running writer; None before it starts.
@@ -89,8 +90,10 @@ class ReplayJob:
         find: Finder | None = None,
         on_progress: Callable[[Progress], None] = lambda _: None,
         on_remark: Callable[[str], None] = lambda _: None,
+        change: Change | None = None,
     ) -> None:
         self._on_remark = on_remark
+        self._change = change
         self._lake = lake
         self._request = request
         self._proxy = proxy
@@ -277,6 +280,7 @@ class ReplayJob:
             settings.common(self._proxy),
             matches,
             self._on_progress,
+            self._change,
         )
         result.progress = self.writer.progress
         result.ended = self.writer.run({number: end for (_, number), (_, end) in bounds.items()})

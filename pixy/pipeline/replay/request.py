@@ -28,6 +28,7 @@ class ReplayRequest:
         max_rate: records a second; 0 is unlimited.
         groups: (group of the old topic, group to commit for).
         topic_id: Kafka's id of an earlier topic of the name, whose records to write; empty for the last one.
+        registries: URLs of the registries whose schema ids to replace, and of those to replace them by; empty for none.
     """
 
     topic: str
@@ -40,6 +41,7 @@ class ReplayRequest:
     max_rate: int = 0
     groups: tuple[tuple[str, str], ...] = ()
     topic_id: str = ""
+    registries: tuple[str, ...] = ()
 
     def identity(self, lake: str, cluster_id: str) -> dict[str, Any]:
         """Return, as JSON, the fields that tell this replay from others.
@@ -59,6 +61,7 @@ class ReplayRequest:
             "selection": selection,
             "partitioner": self.partitioner,
             **({"topic_id": self.topic_id} if self.topic_id else {}),
+            **({"registries": self.registries} if self.registries else {}),
         }
         return dict(json.loads(json.dumps(document)))
 

@@ -70,7 +70,8 @@ class ReplayState:
             plan = parse_object((self.folder / PLAN).read_bytes(), str(self.folder / PLAN), FORMAT)
         except FileNotFoundError:
             return None
-        for name, value in identity.items():
+        for name in (*identity, *plan["asked"]):
+            value = identity.get(name)
             if plan["asked"].get(name) != value:
                 raise PipelineError(
                     f"{self.folder} belongs to another replay: its {name} is "

@@ -31,6 +31,8 @@ FLUSH_SECONDS = 5.0
 """The map is written to disk after this many records or seconds."""
 OPEN_PARTITIONS = 8
 """Partitions that are read at a time; the others wait."""
+Change = Callable[[int, list[Record]], list[Record]]
+"""Returns records of a partition as they are to be written."""
 _PARTITIONS = 1 << 20
 """More than a topic can have."""
 _timestamp = itemgetter(1)
@@ -85,6 +87,7 @@ class ReplayWriter:
         reader: settings for reading the target's tail.
         matches: offsets that match ``selection.where``; None without such a condition.
         on_progress: called whenever the map was written to disk.
+        change: returns records of a partition as they are to be written; None for as they are.
 
     Attributes:
         progress: counts of the run.
@@ -101,6 +104,7 @@ class ReplayWriter:
         reader: Settings,
         matches: Matches | None = None,
         on_progress: Callable[[Progress], None] = lambda _: None,
+        change: Change | None = None,
     ) -> None:
         self._lake = lake
         self._lake_state = lake_state
@@ -110,6 +114,7 @@ class ReplayWriter:
         self._reader = reader
         self._matches = matches
         self._on_progress = on_progress
+        self._change = change
         self._written: dict[int, set[int]] = {}
         self._tail: dict[tuple[int, int], deque[tuple[int, int]]] = {}
         self._in_tail = 0
@@ -239,7 +244,7 @@ class ReplayWriter:
             partition, chunks = open_.popleft()
             chunk = next(chunks, None) if partition not in finished else None
             if chunk is not None:
-                yield partition, chunk
+                yield partition, chunk if self._change is None else self._change(partition, chunk)
                 open_.append((partition, chunks))
 
     def _write(self, partition: int, chunk: list[Record]) -> None:

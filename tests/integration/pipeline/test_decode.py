@@ -8,15 +8,22 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.schema_registry import SchemaRegistryClient
-from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.avro import AvroDeserializer, AvroSerializer
 from confluent_kafka.schema_registry.json_schema import JSONSerializer
 from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from deltalake import DeltaTable
 from google.type.money_pb2 import Money
 
+from pixy.kafka import settings
+from pixy.kafka.bulk import read_range
 from pixy.kafka.schema_registry import Registry, RegistryError, RegistrySettings
 from pixy.pipeline.archive.optimize import Optimizer
+from pixy.pipeline.lake.selection import Selection
+from pixy.pipeline.replay.job import ReplayJob
+from pixy.pipeline.replay.request import ReplayRequest
+from pixy.pipeline.replay.schema_ids import SchemaIds
+from pixy.pipeline.replay.state import ReplayState
 from pixy.pipeline.spark.predicate import find
 from tests.integration.pipeline.delta import delta_rows
 from tests.integration.pipeline.support import World, assert_sound
@@ -91,6 +98,14 @@ def test_typed_columns_grow_and_what_does_not_fit_stays_raw(world: World, name: 
         produce(world, server, name, [*more, (THIRD, {"number": "x"})], MIDNIGHT - 2)
         second = world.archive(name, decode=registry)
         assert second.decoded["value", name] == {"decoded": 2, "incompatible": 1, "unknown schema": 0, "malformed": 0}
+        with serving(TestRegistry()) as other:
+            other.register("filler", '"string"')
+            assert replayed(world, registry, other, name) == [
+                {"number": 1, "note": None},
+                {"number": 2, "note": "b"},
+                {"number": 1 << 40, "note": None, "tags": ["x"]},
+                {"number": "x"},
+            ]
 
     lake = world.lake()
     assert_sound(lake)
@@ -129,6 +144,20 @@ def test_typed_columns_grow_and_what_does_not_fit_stays_raw(world: World, name: 
         world.archive(name, decode=registry)
     world.archive(name)
     assert seen(world, column) == [*wanted, None]
+
+
+def replayed(world: World, registry: Registry, other: TestRegistry, topic: str) -> list[Any]:
+    """Replay a topic with ids of another registry; return the Avro values that a consumer of that one sees."""
+    to = f"{topic}-copy"
+    ids = SchemaIds(registry, Registry(RegistrySettings(other.url)), topic, to)
+    request = ReplayRequest(topic, to, Selection(), create=True, registries=("one", other.url))
+    state = ReplayState(str(world.folder / "replay"))
+    ReplayJob(world.lake(), request, world.proxy, world.view, state, change=ids.change).run()
+    client = SchemaRegistryClient({"url": other.url})
+    decode = AvroDeserializer(client, conf={"subject.name.strategy.type": "TOPIC"})
+    values = [each.value for each in read_range(settings.common(world.proxy), to, 0, 0, 6)]
+    assert [values[1], values[2]] == [b"plain", None]
+    return [decode(value) for value in values if value and value != b"plain"]
 
 
 def seen(world: World, column: str) -> list[Any]:
