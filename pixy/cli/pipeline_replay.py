@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import signal
 import time
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from pixy.cli.importing import importing
@@ -109,6 +111,12 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--max-rate", type=_rate, default=0, metavar="N", help="records a second (default: unlimited)"
     )
+    how.add_argument(
+        "--executors",
+        action="store_true",
+        help="let Spark's executors write, a task for each partition: for the partitioner keep; --state must be in a folder "
+        "that they share",
+    )
     how.add_argument("--dry-run", action="store_true", help="count the records, write nothing")
     how.add_argument(
         "--any-timestamp-type", action="store_true", help="write also to a topic that replaces timestamps"
@@ -207,8 +215,10 @@ def run(args: argparse.Namespace) -> int:
     _, proxy = load_cluster(args)
     lake = Lake.open(args.lake)
     registries = _registries(args)
+    _check_executors(args)
     request = replace(_request(args), registries=tuple(each.url for each in registries))
     state = ReplayState(args.state or f"replays/{request.name(lake.identity.id)}")
+    opened = contextlib.ExitStack()
     job = ReplayJob(
         lake,
         request,
@@ -219,13 +229,15 @@ def run(args: argparse.Namespace) -> int:
         lambda progress: console.print(f"{progress.records:,} records written", markup=False),
         lambda text: console.print(escaped(text, keep="\n"), markup=False, soft_wrap=True),
         None if args.dry_run else _change(args, registries),
+        partial(_on_executors, args, opened) if args.executors else None,
     )
     if args.dry_run:
         return report(args, _dry_run_summary(args, job.dry_run()))
     _stop_on_signals(job)
     console.print(escaped(f"replaying {args.topic} to {args.to}; state in {state.folder}"), markup=False)
     began = time.monotonic()
-    result = job.run()
+    with opened:
+        result = job.run()
     return report(args, _summary(args, result, time.monotonic() - began, state.folder))
 
 
@@ -252,6 +264,28 @@ def _request(args: argparse.Namespace) -> Any:
         groups=tuple(args.group),
         topic_id=args.topic_id,
     )
+
+
+def _check_executors(args: argparse.Namespace) -> None:
+    from pixy.pipeline.errors import UsageError
+
+    if args.executors and args.partitioner != "keep":
+        raise UsageError("--executors write partition by partition: --partitioner must be keep")
+    if args.executors and args.schemas_from:
+        raise UsageError("--executors do not know the registries: leave out --schemas-from and --schemas-to, or --executors")
+
+
+def _on_executors(args: argparse.Namespace, opened: contextlib.ExitStack, *what: Any) -> Any:
+    """Start Spark, which is stopped with ``opened``; return the writer."""
+    with importing():
+        from pixy.pipeline.replay.on_executors import ExecutorWriter
+        from pixy.pipeline.spark.session import running
+
+    now = opened.enter_context(doing("starting Spark"))
+    session = running("replay", args.master, args.jars, args.conf, verbose=args.verbose)
+    writer = ExecutorWriter(opened.enter_context(session), *what)
+    now("executors write the records")
+    return writer
 
 
 def _registries(args: argparse.Namespace) -> list[Any]:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import heapq
-from array import array
 from bisect import bisect_left
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from operator import itemgetter
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from pixy.pipeline.lake.data_files import header_lists, millis, open_file, read_batches
 from pixy.pipeline.lake.data_table import DataFile
-from pixy.pipeline.lake.lake import Lake
-from pixy.pipeline.lake.selection import Matches, Selection
-from pixy.pipeline.lake.state import State
+from pixy.pipeline.lake.locations import Location
+from pixy.pipeline.lake.selection import FoundOffsets, Matches, Offsets, Selection
 from pixy.wire.types import RecordHeaders
 
 _COLUMNS = ["partition", "offset", "timestamp", "key", "value", "headers"]
@@ -26,9 +24,24 @@ Record = tuple[int, int, bytes | None, bytes | None, RecordHeaders | None]
 """Offset, timestamp in milliseconds, key, value, headers."""
 
 
+class HasLocation(Protocol):
+    """A lake, or what stands for it on an executor."""
+
+    @property
+    def location(self) -> Location:
+        """Its folder."""
+
+
+class HasFiles(Protocol):
+    """A lake's state, or what stands for it on an executor."""
+
+    def select(self, topic: str) -> list[DataFile]:
+        """Return the live files of a topic."""
+
+
 def read_records(
-    lake: Lake,
-    state: State,
+    lake: HasLocation,
+    state: HasFiles,
     topic: str,
     partition: int,
     selection: Selection,
@@ -40,7 +53,7 @@ def read_records(
 
     Args:
         lake: the lake.
-        state: its folded log.
+        state: its files.
         topic: name of the topic.
         partition: number of the partition.
         selection: conditions; ``ends`` must be filled in.
@@ -61,7 +74,7 @@ def read_records(
         if file.may_hold(partition) and selection.may_hold(file, low, high)
     ]
     files.sort(key=lambda file: file.first)
-    wanted = None if matches is None else matches.get(partition, array("q"))
+    wanted = None if matches is None else matches.get(partition, FoundOffsets())
 
     def chunks(file: DataFile) -> Iterator[list[Record]]:
         return _chunks(lake, file, partition, selection, (low, high), wanted, columns)
@@ -70,12 +83,12 @@ def read_records(
 
 
 def _chunks(
-    lake: Lake,
+    lake: HasLocation,
     file: DataFile,
     partition: int,
     selection: Selection,
     bounds: tuple[int, int],
-    wanted: array[int] | None,
+    wanted: Offsets | None,
     columns: Sequence[str],
 ) -> Iterator[list[Record]]:
     path = lake.location.for_arrow(file.path)
@@ -129,7 +142,7 @@ def _filter(
     partition: int,
     selection: Selection,
     bounds: tuple[int, int],
-    wanted: array[int] | None,
+    wanted: Offsets | None,
 ) -> pa.RecordBatch:
     offset = batch.column("offset")
     masks = [
@@ -149,9 +162,8 @@ def _filter(
             )
         )
     if wanted is not None:
-        at = bisect_left(wanted, pc.min(offset).as_py())
-        to = bisect_left(wanted, pc.max(offset).as_py() + 1)
-        masks.append(pc.is_in(offset, value_set=pa.array(wanted[at:to], pa.int64())))
+        found = wanted.between(pc.min(offset).as_py(), pc.max(offset).as_py() + 1)
+        masks.append(pc.is_in(offset, value_set=pa.array(found, pa.int64())))
     mask = masks[0]
     for each in masks[1:]:
         mask = pc.and_(mask, each)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final, Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,12 +16,21 @@ from pixy.pipeline.lake.checksum import Stats
 from pixy.pipeline.lake.data_table import DataFile
 from pixy.pipeline.lake.state import State
 
-Matches = Mapping[int, "array[int]"]
-"""Sorted offsets of the records that match ``Selection.where``, by partition."""
+class Offsets(Protocol):
+    """Sorted offsets of a partition."""
+
+    def between(self, start: int, end: int) -> array[int]:
+        """Return the offsets ``[start, end)``."""
+
+
+Matches = Mapping[int, Offsets]
+"""Offsets of the records that match ``Selection.where``, by partition."""
 
 Piece = tuple[int, Sequence[int]]
 """A partition, and sorted offsets of it."""
 
+_KEPT: Final = 4
+"""Pieces of a partition that are kept in memory: files that overlap are read in turn."""
 _MATCHES = pa.schema([("partition", pa.int32()), ("offset", pa.int64())])
 
 
@@ -93,28 +105,84 @@ def save_matches(pieces: Iterable[Piece], path: str) -> None:
             writer.write_table(pa.table(columns, schema=_MATCHES))
 
 
-class SavedMatches(Mapping[int, "array[int]"]):
-    """Reads the file of :func:`save_matches`, the matches of one partition at a time.
+class SavedMatches(Mapping[int, Offsets]):
+    """Reads the file of :func:`save_matches`, a few pieces at a time; threads may share it.
 
     Args:
         path: the file.
     """
 
     def __init__(self, path: str) -> None:
-        self._file = pq.ParquetFile(path)
-        self._groups: dict[int, list[int]] = {}
-        for number in range(self._file.num_row_groups):
-            partition = self._file.metadata.row_group(number).column(0).statistics.min
-            self._groups.setdefault(partition, []).append(number)
+        file = pq.ParquetFile(path)
+        pieces: dict[int, list[tuple[int, int, int]]] = {}
+        for number in range(file.num_row_groups):
+            partition, offset = (file.metadata.row_group(number).column(at).statistics for at in (0, 1))
+            pieces.setdefault(partition.min, []).append((offset.min, offset.max, number))
+        lock = threading.Lock()
+        self._found = {
+            partition: SavedOffsets(file, lock, sorted(found)) for partition, found in pieces.items()
+        }
 
-    def __getitem__(self, partition: int) -> array[int]:
-        found = array("q")
-        for number in self._groups[partition]:
-            found.frombytes(self._file.read_row_group(number, ["offset"]).column(0).to_numpy().tobytes())
-        return found
+    def __getitem__(self, partition: int) -> SavedOffsets:
+        return self._found[partition]
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._groups)
+        return iter(self._found)
 
     def __len__(self) -> int:
-        return len(self._groups)
+        return len(self._found)
+
+
+class SavedOffsets:
+    """The matches of one partition.
+
+    Args:
+        file: of all matches.
+        lock: held while the file is read.
+        pieces: first and last offset, and row group, of each piece; sorted.
+    """
+
+    def __init__(
+        self, file: pq.ParquetFile, lock: threading.Lock, pieces: Sequence[tuple[int, int, int]]
+    ) -> None:
+        self._file = file
+        self._lock = lock
+        self._pieces = pieces
+        self._kept: dict[int, array[int]] = {}
+
+    def between(self, start: int, end: int) -> array[int]:
+        """Return the offsets ``[start, end)``."""
+        found = array("q")
+        first = bisect_left(self._pieces, start, key=lambda piece: piece[1])
+        with self._lock:
+            for low, _, number in self._pieces[first:]:
+                if low >= end:
+                    break
+                piece = self._read(number)
+                found.extend(piece[bisect_left(piece, start) : bisect_left(piece, end)])
+        return found
+
+    def _read(self, number: int) -> array[int]:
+        found = self._kept.pop(number, None)
+        if found is None:
+            found = array("q")
+            found.frombytes(self._file.read_row_group(number, ["offset"]).column(0).to_numpy().tobytes())
+        self._kept[number] = found
+        if len(self._kept) > _KEPT:
+            del self._kept[next(iter(self._kept))]
+        return found
+
+
+class FoundOffsets:
+    """Offsets in memory.
+
+    Args:
+        offsets: sorted.
+    """
+
+    def __init__(self, offsets: Iterable[int] = ()) -> None:
+        self._offsets = array("q", offsets)
+
+    def between(self, start: int, end: int) -> array[int]:
+        """Return the offsets ``[start, end)``."""
+        return self._offsets[bisect_left(self._offsets, start) : bisect_left(self._offsets, end)]

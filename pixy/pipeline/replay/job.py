@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from array import array
+import tempfile
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -19,7 +20,6 @@ from pixy.pipeline.errors import PipelineError, SourceError, UsageError
 from pixy.pipeline.lake.lake import Lake
 from pixy.pipeline.lake.removal import counts
 from pixy.pipeline.lake.selection import (
-    Matches,
     Piece,
     SavedMatches,
     Selection,
@@ -37,6 +37,28 @@ CREATED = {"message.timestamp.type": "CreateTime", "retention.ms": "-1"}
 
 Finder = Callable[[Sequence[str], str, Mapping[str, pa.DataType]], Iterable[Piece]]
 """Evaluates SQL over files, with Spark, given the columns of decoded values; returns the matches, sorted."""
+
+
+
+class Writer(Protocol):
+    """A running writer."""
+
+    progress: Progress
+    stopping: threading.Event
+    """Set it to end the run."""
+
+
+class OtherWriter(Writer, Protocol):
+    """A writer that knows the ends of the partitions itself."""
+
+    def run(self) -> str:
+        """Write; return ``done`` or ``asked to stop``."""
+
+
+Executors = Callable[
+    [Lake, State, Plan, ReplayState, Proxy, Callable[[Progress], None]], OtherWriter
+]
+"""Makes the writer that Spark's executors run."""
 
 
 @dataclass
@@ -72,6 +94,7 @@ class ReplayJob:
         on_progress: called now and then with the counts.
         on_remark: called with texts that the user should know before the replay begins.
         change: returns records of a partition as they are to be written; None for as they are.
+        executors: makes the writer that Spark's executors run; None to write here.
 
     Attributes:
         writer: the running writer; None before it starts.
@@ -91,9 +114,11 @@ class ReplayJob:
         on_progress: Callable[[Progress], None] = lambda _: None,
         on_remark: Callable[[str], None] = lambda _: None,
         change: Change | None = None,
+        executors: Executors | None = None,
     ) -> None:
         self._on_remark = on_remark
         self._change = change
+        self._executors = executors
         self._lake = lake
         self._request = request
         self._proxy = proxy
@@ -102,7 +127,7 @@ class ReplayJob:
         self._find = find
         self._on_progress = on_progress
         self._lake_state: State = lake.state({request.topic: request.topic_id})
-        self.writer: ReplayWriter | None = None
+        self.writer: Writer | None = None
         if request.topic not in self._lake_state.topics():
             raise UsageError(
                 f"{lake.location.root} has no topic {request.topic}{request.topic_id and f' with id {request.topic_id}'}; it has {', '.join(self._lake_state.topics()) or 'none'}"
@@ -112,12 +137,14 @@ class ReplayJob:
         """Count the records that a run would write; write nothing."""
         selection = self._with_ends(self._request.selection)
         partitions = self._partitions(selection)
-        matches = self._find_matches(partitions, selection) if selection.where else None
-        return Result(
-            "dry run",
-            selected=count(self._lake, self._lake_state, self._request.topic, partitions, selection, matches),
-            removed=self._removed(),
-        )
+        with tempfile.TemporaryDirectory(prefix="kafka-pixy-") as folder:
+            matches = None
+            if selection.where:
+                save_matches(self._find_pieces(partitions, selection), f"{folder}/{MATCHES}")
+                matches = SavedMatches(f"{folder}/{MATCHES}")
+            topic = self._request.topic
+            selected = count(self._lake, self._lake_state, topic, partitions, selection, matches)
+        return Result("dry run", selected=selected, removed=self._removed())
 
     def run(self) -> Result:
         """Write the records that are not written yet, then the groups' offsets.
@@ -246,33 +273,45 @@ class ReplayJob:
         ]
         return self._find(files, selection.where, self._lake.table.typed_columns())
 
-    def _find_matches(self, partitions: Sequence[int], selection: Selection) -> Matches:
-        found: dict[int, array[int]] = {}
-        for partition, offsets in self._find_pieces(partitions, selection):
-            found.setdefault(partition, array("q")).extend(offsets)
-        return found
-
     def _write(self, plan: dict[str, Any], result: Result) -> None:
         request = self._request
         ends = {int(number): end for number, end in plan["ends"].items()}
         selection = replace(request.selection, ends=ends)
         starts = {int(number): start for number, start in plan["starts"].items()}
-        matches = SavedMatches(str(self._state.folder / MATCHES)) if selection.where else None
-        keep = request.partitioner == "keep"
-        bounds = self._view.bounds([(request.to, number) for number in starts], committed=False)
-        self.writer = ReplayWriter(
+        what = Plan(
+            request.topic,
+            request.to,
+            selection,
+            self._partitions(selection),
+            starts,
+            request.partitioner == "keep",
+            request.now_if_missing,
+            request.max_rate,
+        )
+        if self._executors is not None:
+            self.writer = there = self._executors(
+                self._lake, self._lake_state, what, self._state, self._proxy, self._on_progress
+            )
+            result.progress = there.progress
+            result.ended = there.run()
+        else:
+            self._write_here(what, result)
+        if result.ended == "done":
+            self._state.save(
+                {
+                    **{key: value for key, value in plan.items() if key not in ("format", "version")},
+                    "finished": True,
+                }
+            )
+
+    def _write_here(self, what: Plan, result: Result) -> None:
+        request, keep = self._request, what.keep
+        bounds = self._view.bounds([(request.to, number) for number in what.starts], committed=False)
+        matches = SavedMatches(str(self._state.folder / MATCHES)) if what.selection.where else None
+        self.writer = here = ReplayWriter(
             self._lake,
             self._lake_state,
-            Plan(
-                request.topic,
-                request.to,
-                selection,
-                self._partitions(selection),
-                starts,
-                keep,
-                request.now_if_missing,
-                request.max_rate,
-            ),
+            what,
             self._state,
             bulk_settings(
                 settings.producer(self._proxy, "consistent_random" if keep else request.partitioner)
@@ -282,15 +321,8 @@ class ReplayJob:
             self._on_progress,
             self._change,
         )
-        result.progress = self.writer.progress
-        result.ended = self.writer.run({number: end for (_, number), (_, end) in bounds.items()})
-        if result.ended == "done":
-            self._state.save(
-                {
-                    **{key: value for key, value in plan.items() if key not in ("format", "version")},
-                    "finished": True,
-                }
-            )
+        result.progress = here.progress
+        result.ended = here.run({number: end for (_, number), (_, end) in bounds.items()})
 
     # -- groups -----------------------------------------------------------------------------------
 

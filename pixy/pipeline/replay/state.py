@@ -26,6 +26,8 @@ VERSION = 1
 PLAN = "replay.json"
 MAP = "map"
 MATCHES = "matches.parquet"
+_OF = "of-"
+"""Part of the names of map files that have the records of one partition, whose number follows."""
 
 MAP_SCHEMA = pa.schema(
     [
@@ -40,19 +42,26 @@ MAP_SCHEMA = pa.schema(
 class ReplayState:
     """The folder of one replay.
 
+    Args:
+        folder: its path.
+        partition: of the source, to see and write the map of that one alone; None for the whole map.
+
     Attributes:
         folder: its absolute path.
     """
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: str, partition: int | None = None) -> None:
         self.folder = Path(folder).resolve()
+        self._partition = partition
+        self._prefix = "part-" if partition is None else f"part-{_OF}{partition}-"
         self._rows: tuple[array[int], ...] = tuple(array("q") for _ in MAP_SCHEMA)
         self._parts = 0
 
     def locked(self) -> AbstractContextManager[None]:
-        """Let one process at a time run the replay; raises PipelineError if another one does."""
+        """Let one process at a time run the replay, or its partition; raises PipelineError if another one does."""
+        name = ".lock" if self._partition is None else f".lock-{self._partition}"
         return exclusive_lock(
-            self.folder / ".lock", PipelineError(f"{self.folder} is in use: this replay runs already")
+            self.folder / name, PipelineError(f"{self.folder} is in use: this replay runs already")
         )
 
     # -- plan -------------------------------------------------------------------------------------
@@ -122,7 +131,7 @@ class ReplayState:
         folder = self.folder / MAP
         folder.mkdir(exist_ok=True)
         if not self._parts:
-            self._parts = len(list(folder.glob("part-*.parquet")))
+            self._parts = len(list(folder.glob(f"{self._prefix}*.parquet")))
         table = pa.table(
             [
                 pa.array(memoryview(column), pa.int64()).cast(field.type)
@@ -130,7 +139,7 @@ class ReplayState:
             ],
             schema=MAP_SCHEMA,
         )
-        draft, target = folder / ".draft", folder / f"part-{self._parts:06d}.parquet"
+        draft, target = folder / f".{self._prefix}draft", folder / f"{self._prefix}{self._parts:06d}.parquet"
         try:
             with draft.open("wb") as file:
                 pq.write_table(table, file, compression="zstd")
@@ -145,8 +154,15 @@ class ReplayState:
     def map(self) -> pa.Table:
         """Read the parts of the map that are on disk."""
         parts = sorted((self.folder / MAP).glob("part-*.parquet"))
+        only = None
+        if self._partition is not None:
+            only = [("partition", "=", self._partition)]
+            others = f"part-{_OF}"
+            parts = [
+                each for each in parts if each.name.startswith(self._prefix) or not each.name.startswith(others)
+            ]
         try:
-            tables = [pq.read_table(part) for part in parts]
+            tables = [pq.read_table(part, filters=only) for part in parts]
         except (OSError, pa.ArrowException) as error:
             raise LakeError(f"{self.folder / MAP} cannot be read: {error}") from error
         return pa.concat_tables(tables) if tables else MAP_SCHEMA.empty_table()

@@ -19,10 +19,8 @@ from pixy.kafka.bulk import ANY, MAX_IN_FLIGHT, BulkProducer, read_range
 from pixy.kafka.settings import Settings
 from pixy.pipeline.errors import PipelineError
 from pixy.pipeline.lake.checksum import content_hash
-from pixy.pipeline.lake.lake import Lake
-from pixy.pipeline.lake.record_reader import Record, read_records
+from pixy.pipeline.lake.record_reader import HasFiles, HasLocation, Record, read_records
 from pixy.pipeline.lake.selection import Matches, Selection
-from pixy.pipeline.lake.state import State
 from pixy.pipeline.replay.group_offsets import last_by
 from pixy.pipeline.replay.state import ReplayState
 
@@ -80,7 +78,7 @@ class ReplayWriter:
 
     Args:
         lake: the lake.
-        lake_state: its folded log.
+        lake_state: its files.
         plan: source and target.
         state: plan and map of earlier runs; this run adds to the map.
         producer: settings for writing, see :func:`pixy.kafka.bulk.bulk_settings`.
@@ -96,8 +94,8 @@ class ReplayWriter:
 
     def __init__(
         self,
-        lake: Lake,
-        lake_state: State,
+        lake: HasLocation,
+        lake_state: HasFiles,
         plan: Plan,
         state: ReplayState,
         producer: Settings,
@@ -304,8 +302,8 @@ class ReplayWriter:
 
 
 def count(
-    lake: Lake,
-    state: State,
+    lake: HasLocation,
+    state: HasFiles,
     topic: str,
     partitions: tuple[int, ...],
     selection: Selection,

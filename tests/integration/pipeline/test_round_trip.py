@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
 from pixy.pipeline.archive.optimize import Optimizer
+from pixy.pipeline.errors import PipelineError
 from pixy.pipeline.lake.selection import Selection
 from pixy.pipeline.replay.job import ReplayJob
+from pixy.pipeline.replay.on_executors import ExecutorWriter
 from pixy.pipeline.replay.request import ReplayRequest
-from pixy.pipeline.replay.state import ReplayState
+from pixy.pipeline.replay.state import PLAN, ReplayState
 from tests.integration.pipeline import oddities
 from tests.integration.pipeline.support import World, assert_sound, contents
 
 pytestmark = pytest.mark.timeout(240)
 
 
-def replay(world: World, topic: str, to: str, *, state: str = "", find: Any = None, **fields: Any) -> Any:
+def replay(
+    world: World,
+    topic: str,
+    to: str,
+    *,
+    state: str = "",
+    find: Any = None,
+    executors: Any = None,
+    **fields: Any,
+) -> Any:
     selection = fields.pop("selection", Selection())
     return ReplayJob(
         world.lake(),
@@ -27,6 +41,7 @@ def replay(world: World, topic: str, to: str, *, state: str = "", find: Any = No
         world.view,
         ReplayState(str(world.folder / (state or to))),
         find,
+        executors=executors,
     ).run()
 
 
@@ -78,6 +93,35 @@ def test_odd_records_come_back(world: World, name: str) -> None:
     assert_sound(lake)
 
 
+def test_executors_write_each_record_once(world: World, name: str) -> None:
+    world.kafka.create_topic(name, 3)
+    world.produce(name, 300, 3)
+    world.archive(name)
+    to, executors = f"{name}-again", partial(ExecutorWriter, world.spark)
+    assert replay(world, name, to, executors=executors).progress.records == 300
+    # As a kill leaves it: the plan is not done, and the map lacks records that Kafka has.
+    folder = world.folder / to
+    plan = json.loads((folder / PLAN).read_text())
+    (folder / PLAN).write_text(json.dumps({**plan, "finished": False}))
+    (folder / "map" / "part-of-1-000000.parquet").unlink()
+    done = replay(world, name, to, executors=executors).progress
+    assert (done.records, done.found, done.skipped) == (0, 100, 200)
+    assert len(ReplayState(str(folder)).map()) == 300
+    source, target = world.truth(name), world.truth(to)
+    assert {number: each.count for number, each in target.items()} == dict.fromkeys(range(3), 100)
+    assert [target[n].content_checksum for n in range(3)] == [source[n].content_checksum for n in range(3)]
+    with pytest.raises(PipelineError, match="does not see"):
+        replay(world, name, to, state="other", executors=lambda *what: Elsewhere(world.spark, *what))
+
+
+class Elsewhere(ExecutorWriter):
+    """Its tasks have another folder under the name of the driver's."""
+
+    def __init__(self, *what: Any) -> None:
+        super().__init__(*what)
+        self._tasks = [replace(each, folder=f"{each.folder}-elsewhere") for each in self._tasks]
+
+
 def test_selections_offset_map_and_groups(world: World, name: str) -> None:
     from confluent_kafka import Consumer, TopicPartition
 
@@ -96,6 +140,7 @@ def test_selections_offset_map_and_groups(world: World, name: str) -> None:
         f"{name}-where",
         selection=Selection(where="cast(value as string) like 'value 7%'"),
         find=lambda files, sql, typed: find(world.spark, files, sql, typed),
+        executors=partial(ExecutorWriter, world.spark),
     )
     assert where.progress.records == 11
     some = replay(

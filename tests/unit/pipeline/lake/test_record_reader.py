@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from array import array
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from pixy.pipeline.lake import record_reader
 from pixy.pipeline.lake.lake import Lake
 from pixy.pipeline.lake.record_reader import read_records
-from pixy.pipeline.lake.selection import Selection, partitions_of
+from pixy.pipeline.lake.selection import FoundOffsets, Selection, partitions_of
 from pixy.pipeline.lake.state import State
 from pixy.pipeline.replay.writer import count
 from tests.effort import seeds
@@ -78,9 +77,9 @@ def test_records_come_in_offset_order(lake: Lake) -> None:
         ({"offsets": {1: (5, 700)}}, ()),
         ({"partitions": frozenset({1})}, ()),
         ({"keys": (b"k3", b"k999", b"none")}, (3, 999)),
-        ({"matches": {0: array("q", [1, 500, 777])}}, (1, 500, 777)),
+        ({"matches": {0: FoundOffsets([1, 500, 777])}}, (1, 500, 777)),
         ({"matches": {}}, ()),
-        ({"matches": {0: array("q", [1, 500, 777])}, "since": T + 2}, (500, 777)),
+        ({"matches": {0: FoundOffsets([1, 500, 777])}, "since": T + 2}, (500, 777)),
     ],
 )
 def test_conditions_select_records(lake: Lake, fields: dict, wanted: range) -> None:
