@@ -45,7 +45,12 @@ class TestRegistry:
                 kind, references = body.get("schemaType", "AVRO"), body.get("references") or ()
                 number = self.register(subject, body["schema"], kind, references)
                 version = self._subjects[subject].index(number) + 1
-                return 200, {"subject": subject, "id": number, "version": version, **self._schema(number, compiled)}
+                return 200, {
+                    "subject": subject,
+                    "id": number,
+                    "version": version,
+                    **self._schema(number, compiled),
+                }
             case ["subjects", subject, "versions"] if subject in self._subjects:
                 return 200, list(range(1, len(self._subjects[subject]) + 1))
             case ["subjects", subject, "versions", version] if subject in self._subjects:

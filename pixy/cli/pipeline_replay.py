@@ -272,7 +272,9 @@ def _check_executors(args: argparse.Namespace) -> None:
     if args.executors and args.partitioner != "keep":
         raise UsageError("--executors write partition by partition: --partitioner must be keep")
     if args.executors and args.schemas_from:
-        raise UsageError("--executors do not know the registries: leave out --schemas-from and --schemas-to, or --executors")
+        raise UsageError(
+            "--executors do not know the registries: leave out --schemas-from and --schemas-to, or --executors"
+        )
 
 
 def _on_executors(args: argparse.Namespace, opened: contextlib.ExitStack, *what: Any) -> Any:

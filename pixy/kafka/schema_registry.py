@@ -245,19 +245,27 @@ class Registry:
             RegistryError: one of them does not answer, or the other one refuses the schema.
         """
         found = self._ask(f"of schema {number}", lambda: self._client.get_schema(number))
-        return None if found is None else target._register(subject, self._moved(found, target, _MAX_REFERENCES))
+        return (
+            None if found is None else target._register(subject, self._moved(found, target, _MAX_REFERENCES))
+        )
 
     def _moved(self, schema: Any, target: Registry, levels: int) -> Any:
         """Return a schema whose references lead to versions of the other registry."""
         from confluent_kafka.schema_registry import Schema, SchemaReference
 
         if levels < 0:
-            raise RegistryError(f"{self._settings.url}: a schema refers to others over {_MAX_REFERENCES} levels")
+            raise RegistryError(
+                f"{self._settings.url}: a schema refers to others over {_MAX_REFERENCES} levels"
+            )
         references = []
         for each in schema.references or ():
-            found = self._ask(each.subject, partial(self._client.get_version, each.subject, each.version, True))
+            found = self._ask(
+                each.subject, partial(self._client.get_version, each.subject, each.version, True)
+            )
             if found is None:
-                raise RegistryError(f"{self._settings.url}, subject {each.subject} lacks version {each.version}")
+                raise RegistryError(
+                    f"{self._settings.url}, subject {each.subject} lacks version {each.version}"
+                )
             moved = self._moved(found.schema, target, levels - 1)
             target._register(each.subject, moved)
             there = target._ask(each.subject, partial(target._client.lookup_schema, each.subject, moved))
@@ -267,7 +275,9 @@ class Registry:
     def _register(self, subject: str, schema: Any) -> int:
         number = self._ask(subject, lambda: self._client.register_schema(subject, schema))
         if number is None:
-            raise RegistryError(f"schema registry {self._settings.url}, subject {subject}: it cannot be registered")
+            raise RegistryError(
+                f"schema registry {self._settings.url}, subject {subject}: it cannot be registered"
+            )
         return int(number)
 
     def _ask(self, subject: str, question: Callable[[], Any]) -> Any:

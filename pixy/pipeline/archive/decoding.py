@@ -91,7 +91,9 @@ class Decoding:
                     for outcome, count in outcomes.items()
                     if count and outcome != DECODED
                 )
-                events.append(f"topic {topic}: {outcomes[DECODED]} {part}s decoded, kept raw: {raw or 'none'}")
+                events.append(
+                    f"topic {topic}: {outcomes[DECODED]} {part}s decoded, kept raw: {raw or 'none'}"
+                )
         return events
 
     def published(self) -> None:

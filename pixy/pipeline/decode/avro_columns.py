@@ -60,9 +60,7 @@ def _record(schema: dict[str, Any], path: str, outline: Outline, depth: int) -> 
         raise NoColumn("a variant")
     found = StructBuilder(path, outline)
     for each in schema["fields"]:
-        found.add(
-            each["name"], partial(_column, each["type"], f"{path}{each['name']}.", outline, depth + 1)
-        )
+        found.add(each["name"], partial(_column, each["type"], f"{path}{each['name']}.", outline, depth + 1))
     return found.build()
 
 

@@ -16,6 +16,7 @@ from pixy.pipeline.lake.checksum import Stats
 from pixy.pipeline.lake.data_table import DataFile
 from pixy.pipeline.lake.state import State
 
+
 class Offsets(Protocol):
     """Sorted offsets of a partition."""
 

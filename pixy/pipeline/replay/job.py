@@ -39,7 +39,6 @@ Finder = Callable[[Sequence[str], str, Mapping[str, pa.DataType]], Iterable[Piec
 """Evaluates SQL over files, with Spark, given the columns of decoded values; returns the matches, sorted."""
 
 
-
 class Writer(Protocol):
     """A running writer."""
 
@@ -55,9 +54,7 @@ class OtherWriter(Writer, Protocol):
         """Write; return ``done`` or ``asked to stop``."""
 
 
-Executors = Callable[
-    [Lake, State, Plan, ReplayState, Proxy, Callable[[Progress], None]], OtherWriter
-]
+Executors = Callable[[Lake, State, Plan, ReplayState, Proxy, Callable[[Progress], None]], OtherWriter]
 """Makes the writer that Spark's executors run."""
 
 

@@ -159,7 +159,9 @@ class ReplayState:
             only = [("partition", "=", self._partition)]
             others = f"part-{_OF}"
             parts = [
-                each for each in parts if each.name.startswith(self._prefix) or not each.name.startswith(others)
+                each
+                for each in parts
+                if each.name.startswith(self._prefix) or not each.name.startswith(others)
             ]
         try:
             tables = [pq.read_table(part, filters=only) for part in parts]

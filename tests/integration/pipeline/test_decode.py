@@ -87,7 +87,12 @@ def test_typed_columns_grow_and_what_does_not_fit_stays_raw(world: World, name: 
         )
         produce_others(world, server, f"{name}-p")
         first = world.archive(name, f"{name}-p", decode=registry)
-        assert first.decoded["value", name] == {"decoded": 1, "incompatible": 0, "unknown schema": 0, "malformed": 1}
+        assert first.decoded["value", name] == {
+            "decoded": 1,
+            "incompatible": 0,
+            "unknown schema": 0,
+            "malformed": 1,
+        }
         for part in ("key", "value"):
             assert first.decoded[part, f"{name}-p"]["decoded"] == 1
         # The second batch has a schema with one more field, one that does not fit, and records of two days.
@@ -97,7 +102,12 @@ def test_typed_columns_grow_and_what_does_not_fit_stays_raw(world: World, name: 
         ]
         produce(world, server, name, [*more, (THIRD, {"number": "x"})], MIDNIGHT - 2)
         second = world.archive(name, decode=registry)
-        assert second.decoded["value", name] == {"decoded": 2, "incompatible": 1, "unknown schema": 0, "malformed": 0}
+        assert second.decoded["value", name] == {
+            "decoded": 2,
+            "incompatible": 1,
+            "unknown schema": 0,
+            "malformed": 0,
+        }
         with serving(TestRegistry()) as other:
             other.register("filler", '"string"')
             assert replayed(world, registry, other, name) == [

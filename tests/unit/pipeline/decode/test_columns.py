@@ -55,7 +55,15 @@ def test_types(avro: Any, arrow: pa.DataType) -> None:
         (["int", "string"], "union of several"),
         ("null", "always null"),
         (["null", "R"], "recursive record R"),
-        ({"type": "record", "name": "V", "logicalType": "variant", "fields": [{"name": "value", "type": "bytes"}]}, "a variant"),
+        (
+            {
+                "type": "record",
+                "name": "V",
+                "logicalType": "variant",
+                "fields": [{"name": "value", "type": "bytes"}],
+            },
+            "a variant",
+        ),
         ({"type": "int", "logicalType": "time-millis"}, "time-millis"),
         ({"type": "bytes", "logicalType": "decimal", "precision": 39, "scale": 0}, "39 digits"),
         ({"type": "record", "name": "Empty", "fields": []}, "without fields"),
@@ -124,7 +132,9 @@ def test_a_table_gets_columns_and_fields_that_its_readers_see(tmp_path: Path) ->
     assert table.typed_columns() == {}
     narrow = pa.struct([("a", pa.int64())])
     wide = pa.struct([("a", pa.int64()), ("m", pa.map_(pa.string(), pa.int64())), ("l", pa.list_(narrow))])
-    wider = merge(wide, pa.struct([("l", pa.list_(pa.struct([("b", pa.string())]))), ("s", pa.struct([("x", narrow)]))]))
+    wider = merge(
+        wide, pa.struct([("l", pa.list_(pa.struct([("b", pa.string())]))), ("s", pa.struct([("x", narrow)]))])
+    )
     for each in (narrow, wide, wider):
         table.add_columns({"value_a.b-c": each})
         table.refresh()

@@ -29,7 +29,9 @@ def file_of(*messages: dict[str, Any], dependency: tuple[str, ...] = ()) -> str:
     for each in messages:
         message = file.message_type.add(name=each["name"])
         for number, (name, kind, of, more) in enumerate(each["fields"], 1):
-            field = message.field.add(name=name, number=number, type=kind, label=F.LABEL_OPTIONAL, type_name=of)
+            field = message.field.add(
+                name=name, number=number, type=kind, label=F.LABEL_OPTIONAL, type_name=of
+            )
             field.MergeFrom(F(**more))
             if more.get("proto3_optional"):
                 field.oneof_index = len(message.oneof_decl)
@@ -134,7 +136,14 @@ def test_protobuf_values() -> None:
         "price": {"units": 3},
     }
     # What knows whether it is set is null; the rest has its default.
-    assert rows[1] == {**dict.fromkeys(rows[0]), "number": 0, "big": 0, "state": "NEW2", "tags": [], "counts": []}
+    assert rows[1] == {
+        **dict.fromkeys(rows[0]),
+        "number": 0,
+        "big": 0,
+        "state": "NEW2",
+        "tags": [],
+        "counts": [],
+    }
     assert rows[2:] == [None, None, None]
 
 
@@ -192,7 +201,12 @@ def test_json_values() -> None:
 
 def test_avro_that_refers_to_another_subject() -> None:
     inner = {"type": "record", "name": "Inner", "namespace": "a", "fields": [{"name": "x", "type": "long"}]}
-    outer = {"type": "record", "name": "Outer", "namespace": "a", "fields": [{"name": "i", "type": "a.Inner"}]}
+    outer = {
+        "type": "record",
+        "name": "Outer",
+        "namespace": "a",
+        "fields": [{"name": "i", "type": "a.Inner"}],
+    }
     one = RegisteredSchema(1, 1, "AVRO", json.dumps(inner), "inner")
     schema = RegisteredSchema(2, 1, "AVRO", json.dumps(outer), "t-value", (("a.Inner", one),))
     assert columns_of(schema)[0] == pa.struct([("i", pa.struct([("x", pa.int64())]))])
@@ -221,6 +235,8 @@ def test_a_schema_that_grows_without_end_is_cut() -> None:
         name: {"properties": {"a": {"$ref": ref}, "b": {"$ref": ref}}} for name, ref in names.items()
     }
     definitions["D25"] = {"type": "string"}
-    found, left_out = columns_of(json_of(properties={"d": {"$ref": "#/definitions/D0"}}, definitions=definitions))
+    found, left_out = columns_of(
+        json_of(properties={"d": {"$ref": "#/definitions/D0"}}, definitions=definitions)
+    )
     assert found.names == ["d"]
     assert f"more than {MAX_FIELDS} fields" in left_out[0]

@@ -83,7 +83,7 @@ def test_a_batch_of_several_topics_keeps_its_columns() -> None:
     schemas = {
         "raw-value": [RegisteredSchema(1, 1, "THRIFT", "{}")],
         "t-value": [RegisteredSchema(1, 1, "AVRO", json.dumps(FIRST))],
-        "t-key": [RegisteredSchema(2, 1, "AVRO", "\"string\"")],
+        "t-key": [RegisteredSchema(2, 1, "AVRO", '"string"')],
     }
     found = plan_decoding(["raw", "t"], {}, lambda subject: schemas.get(subject, []))
     good = framed(1, FIRST, {"n": 7, "tags": {}})
