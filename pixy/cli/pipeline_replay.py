@@ -308,7 +308,8 @@ def _change(args: argparse.Namespace, registries: list[Any]) -> Any:
 
     if not registries:
         return None
-    return SchemaIds(*(Registry(each) for each in registries), args.topic, args.to).change
+    source, target = (Registry(each) for each in registries)
+    return SchemaIds(source, target, args.topic, args.to).change
 
 
 def _stop_on_signals(job: Any) -> None:

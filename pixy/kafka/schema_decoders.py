@@ -117,8 +117,9 @@ def _avro_reader(schemas: Sequence[RegisteredSchema]) -> Callable[[bytes], Any]:
 
     # A UUID stays the text that it is in Avro: Arrow and Spark have no such type.
     fastavro.read.LOGICAL_READERS["string-uuid"] = lambda data, *_: data
-    known = _Known(schemas)
-    return AvroDeserializer(known, conf={"subject.name.strategy.type": "TOPIC"})  # type: ignore[arg-type, return-value]
+    known: Any = _Known(schemas)
+    read: Callable[[bytes], Any] = AvroDeserializer(known, conf={"subject.name.strategy.type": "TOPIC"})
+    return read
 
 
 class _Known:
@@ -205,7 +206,7 @@ def _add_known_file(pool: Any, added: set[str], name: str) -> None:
 
     if name not in added:
         added.add(name)
-        file = descriptor_pool.Default().FindFileByName(name)  # type: ignore[no-untyped-call]
+        file = descriptor_pool.Default().FindFileByName(name)
         for each in file.dependencies:
             _add_known_file(pool, added, each.name)
         pool.AddSerializedFile(file.serialized_pb)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import urlsplit
 
 import yaml
@@ -202,7 +202,7 @@ class Registry:
         schema = found.schema
         kind, text = schema.schema_type or AVRO, schema.schema_str or ""
         if kind == PROTOBUF:
-            self._client.clear_caches()  # the client's cache does not tell the formats apart
+            cast(Any, self._client).clear_caches()  # the client's cache does not tell the formats apart
             compiled = self._ask(
                 subject, lambda: self._client.get_version(subject, version, True, "serialized")
             )

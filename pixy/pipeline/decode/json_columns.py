@@ -45,7 +45,7 @@ def json_columns(schema: RegisteredSchema) -> tuple[pa.StructType, list[str]]:
 
 def is_record(schema: RegisteredSchema) -> bool:
     """Return whether the data of a schema with columns are objects."""
-    return pa.types.is_struct(_root(schema, Outline()))
+    return bool(pa.types.is_struct(_root(schema, Outline())))
 
 
 def _root(schema: RegisteredSchema, outline: Outline) -> pa.DataType:
