@@ -135,6 +135,7 @@ def test_erased_records_are_gone_from_all_files_and_never_lost(world: World, nam
     assert_sound(lake)
 
 
+@pytest.mark.timeout(1200)
 def test_an_erasure_killed_within_any_step_is_finished_by_the_next(world: World, name: str) -> None:
     whole = make(world, name)
     condition = "key = X'616c696365'"
@@ -149,7 +150,6 @@ def test_an_erasure_killed_within_any_step_is_finished_by_the_next(world: World,
         env={**os.environ, "PYSPARK_GATEWAY_PORT": str(java.port), "PYSPARK_GATEWAY_SECRET": java.auth_token},
         capture_output=True,
         text=True,
-        timeout=500,
         check=False,
     )
     assert dict(zip(STEPS, done.stdout.splitlines(), strict=False)) == dict.fromkeys(STEPS, "killed"), (
