@@ -29,7 +29,7 @@ from tests.integration.pipeline.delta import delta_rows
 from tests.integration.pipeline.support import World, assert_sound
 from tests.schema_registry import TestRegistry, serving
 
-pytestmark = pytest.mark.timeout(480)
+pytestmark = pytest.mark.timeout(1200)
 
 MIDNIGHT = 1_700_006_400_000
 """2023-11-15."""

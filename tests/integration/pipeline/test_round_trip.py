@@ -20,7 +20,7 @@ from pixy.pipeline.replay.state import PLAN, ReplayState
 from tests.integration.pipeline import oddities
 from tests.integration.pipeline.support import World, assert_sound, contents
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(900)
 
 
 def replay(
