@@ -173,6 +173,6 @@ def replayed(world: World, registry: Registry, other: TestRegistry, topic: str) 
 def seen(world: World, column: str) -> list[Any]:
     """Read a column with delta-rs and pyarrow, by offset."""
     table = DeltaTable(str(world.folder / "lake" / "data")).to_pyarrow_table(
-        [("topic", "=", column.removeprefix("value_"))], columns=["offset", column]
+        columns=["offset", column], filters=[("topic", "=", column.removeprefix("value_"))]
     )
     return [row[column] for row in table.sort_by("offset").to_pylist()]

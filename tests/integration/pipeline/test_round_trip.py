@@ -103,7 +103,8 @@ def test_executors_write_each_record_once(world: World, name: str) -> None:
     folder = world.folder / to
     plan = json.loads((folder / PLAN).read_text())
     (folder / PLAN).write_text(json.dumps({**plan, "finished": False}))
-    (folder / "map" / "part-of-1-000000.parquet").unlink()
+    for part in (folder / "map").glob("part-of-1-*.parquet"):
+        part.unlink()
     done = replay(world, name, to, executors=executors).progress
     assert (done.records, done.found, done.skipped) == (0, 100, 200)
     assert len(ReplayState(str(folder)).map()) == 300
