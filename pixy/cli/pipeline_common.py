@@ -40,6 +40,11 @@ MAX_PARTITION = 2**31 - 1
 MAX_DIGITS = 18
 """Of a number on the command line: so it fits into the 64 bits of Spark's and Kafka's."""
 
+_ANY_WIDTH = 100_000
+"""Columns of what is piped: nothing is broken or cut."""
+_LEAST = 16
+"""Columns that a text has in a table on a terminal, if it needs as many."""
+
 console = Console(stderr=True, highlight=False)
 """For progress and remarks; stdout is for the result."""
 
@@ -221,17 +226,26 @@ def report(args: argparse.Namespace, summary: dict[str, Any], code: int = EXIT_O
         out.print(Text(escaped(f"{key.replace('_', ' ')}: {shown}", keep="\n")))
     for key, rows in tables.items():
         if rows:
-            # With spaces a narrow terminal breaks the names and cuts none.
-            table = Table(
-                *[name.replace("_", " ") for name in rows[0]],
-                title=key.replace("_", " "),
-                box=None,
-                pad_edge=False,
-            )
-            for row in rows:
-                table.add_row(*[Text(escaped(_shown(cell))) for cell in row.values()])
-            out.print(table)
+            _print_table(out, key, rows)
     return code
+
+
+def _print_table(out: Console, title: str, rows: list[dict[str, Any]]) -> None:
+    """Print rows, numbers to the right. A terminal breaks headings and texts, never numbers; elsewhere each row is one line, whole."""
+    table = Table(title=title.replace("_", " "), title_justify="left", box=None, pad_edge=False)
+    needed = 0
+    for name in rows[0]:
+        heading = name.replace("_", " ")
+        numbers = all(isinstance(row[name], int | float) for row in rows)
+        widest = max(len(_shown(row[name])) for row in rows)
+        least = max(widest if numbers else min(widest, _LEAST), *map(len, heading.split()))
+        needed += least + 2
+        fixed = least if numbers and out.is_terminal else None
+        table.add_column(heading, justify="right" if numbers else "left", overflow="fold", width=fixed)
+    for row in rows:
+        table.add_row(*[Text(escaped(_shown(cell)), overflow="fold") for cell in row.values()])
+    out.width = max(out.width, needed) if out.is_terminal else _ANY_WIDTH
+    out.print(table, soft_wrap=False)
 
 
 def _is_table(value: Any) -> bool:
