@@ -232,7 +232,7 @@ def report(args: argparse.Namespace, summary: dict[str, Any], code: int = EXIT_O
 
 def _print_table(out: Console, title: str, rows: list[dict[str, Any]]) -> None:
     """Print rows, numbers to the right. A terminal breaks headings and texts, never numbers; elsewhere each row is one line, whole."""
-    table = Table(title=title.replace("_", " "), title_justify="left", box=None, pad_edge=False)
+    table = Table(box=None, pad_edge=False)
     needed = 0
     for name in rows[0]:
         heading = name.replace("_", " ")
@@ -244,6 +244,7 @@ def _print_table(out: Console, title: str, rows: list[dict[str, Any]]) -> None:
         table.add_column(heading, justify="right" if numbers else "left", overflow="fold", width=fixed)
     for row in rows:
         table.add_row(*[Text(escaped(_shown(cell)), overflow="fold") for cell in row.values()])
+    out.print(Text(title.replace("_", " "), style="italic"))
     out.width = max(out.width, needed) if out.is_terminal else _ANY_WIDTH
     out.print(table, soft_wrap=False)
 

@@ -69,11 +69,15 @@ def run(args: argparse.Namespace) -> int:
     set_up_logging(args)
     with importing():
         from pixy.pipeline.archive.optimize import Optimizer, plan, today
+        from pixy.pipeline.errors import UsageError
         from pixy.pipeline.lake import Lake
 
     before, target = args.before or today(), args.target_mb << 20
     lake = Lake.open(args.lake)
-    groups = plan(lake.state(), before, args.topic, target)
+    state = lake.state()
+    if args.topic is not None and args.topic not in state.topic_ids:
+        raise UsageError(f"{args.lake} has no topic {args.topic}")
+    groups = plan(state, before, args.topic, target)
     if args.dry_run:
         return report(args, _plan_summary(args.lake, groups))
     console.print(f"{len(groups)} days to rewrite", markup=False)

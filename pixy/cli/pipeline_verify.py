@@ -70,6 +70,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
     set_up_logging(args)
     with importing():
+        from pixy.pipeline.errors import UsageError
         from pixy.pipeline.lake import Lake
         from pixy.pipeline.lake.verify import in_processes, verify
 
@@ -87,6 +88,9 @@ def run(args: argparse.Namespace) -> int:
             verdict = verify(lake, records=not args.shallow, topic=args.topic, run=runner)
         else:
             verdict = _with_progress(args, lake, in_processes(args.processes), verify)
+    unknown = args.topic is not None and not verdict.files
+    if unknown and not verdict.problems and args.topic not in lake.ledger().topic_ids:
+        raise UsageError(f"{args.lake} has no topic {args.topic}")
     return _report(args, verdict)
 
 

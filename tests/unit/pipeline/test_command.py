@@ -15,6 +15,7 @@ from pixy.cli import pipeline, pipeline_replay
 from pixy.cli.pipeline import MODULES, run
 from pixy.pipeline.errors import UsageError
 from tests.support import ROOT
+from tests.unit.pipeline.support import make_lake
 
 
 def test_help_and_usage(capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,3 +168,17 @@ sys.exit(sum(run(command) != 1 for command in json.loads(sys.argv[1])))
         assert line.endswith(
             " is not installed: make pipeline-install, or pip install '.[pipeline]' in a checkout"
         )
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [["verify"], ["verify", "--shallow"], ["optimize", "--dry-run"], ["expire", "--older-than", "90d"]],
+)
+def test_a_topic_that_the_lake_lacks_is_no_success(
+    argv: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A misspelt topic was verified as archived: no file of it was damaged."""
+    make_lake(tmp_path / "lake")
+    assert run([*argv, "--lake", f"{tmp_path}/lake", "--topic", "odrers"]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and err.endswith(f"{tmp_path}/lake has no topic odrers\n")
