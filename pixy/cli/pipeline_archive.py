@@ -223,7 +223,9 @@ def run(args: argparse.Namespace) -> int:
             signal.signal(number, lambda *_: archive.stopping.set())
         began = time.monotonic()
         console.print(
-            f"archiving {job.subscription} of {job.cluster} into {args.lake}, job {job.name}", markup=False
+            f"archiving {job.subscription} of {job.cluster} into {args.lake}, job {job.name}",
+            markup=False,
+            soft_wrap=True,
         )
         ended = archive.run()
         seconds = time.monotonic() - began
@@ -264,6 +266,7 @@ def _show_progress(metrics: Any, progress: Any, entry: Any) -> None:
         f"batch {entry.batch}: {count:,} records in {progress.batch_seconds:.1f} s; {progress.records:,} "
         f"records, {progress.bytes / 1e6:,.1f} MB so far; {lag:,} behind",
         markup=False,
+        soft_wrap=True,
     )
     for text in entry.events:
         console.print(escaped(text), markup=False, soft_wrap=True)

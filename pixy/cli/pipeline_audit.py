@@ -265,7 +265,7 @@ def _audit(args: argparse.Namespace, cluster: str, proxy: Proxy | None) -> int:
     with doing("starting Spark") as now, session as spark:
 
         def step(line: str) -> None:
-            console.print(escaped(line, keep="\n"), markup=False)
+            console.print(escaped(line, keep="\n"), markup=False, soft_wrap=True)
             now(line)
 
         now("opening the sources")

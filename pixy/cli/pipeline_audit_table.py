@@ -139,7 +139,7 @@ def run(args: argparse.Namespace) -> int:
     with doing("starting Spark") as now, _session(args) as spark:
 
         def step(line: str) -> None:
-            console.print(escaped(line, keep="\n"), markup=False)
+            console.print(escaped(line, keep="\n"), markup=False, soft_wrap=True)
             now(line)
 
         result = audit_table(spark, request, step)

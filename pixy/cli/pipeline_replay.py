@@ -226,7 +226,7 @@ def run(args: argparse.Namespace) -> int:
         ClusterView(settings.admin(proxy), proxy.net.dial_timeout),
         state,
         _finder(args),
-        lambda progress: console.print(f"{progress.records:,} records written", markup=False),
+        lambda progress: console.print(f"{progress.records:,} records written", markup=False, soft_wrap=True),
         lambda text: console.print(escaped(text, keep="\n"), markup=False, soft_wrap=True),
         None if args.dry_run else _change(args, registries),
         partial(_on_executors, args, opened) if args.executors else None,
@@ -234,7 +234,9 @@ def run(args: argparse.Namespace) -> int:
     if args.dry_run:
         return report(args, _dry_run_summary(args, job.dry_run()))
     _stop_on_signals(job)
-    console.print(escaped(f"replaying {args.topic} to {args.to}; state in {state.folder}"), markup=False)
+    console.print(
+        escaped(f"replaying {args.topic} to {args.to}; state in {state.folder}"), markup=False, soft_wrap=True
+    )
     began = time.monotonic()
     with opened:
         result = job.run()

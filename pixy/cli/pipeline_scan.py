@@ -64,7 +64,9 @@ def run(args: argparse.Namespace) -> int:
         cluster.bounds(partitions_of(topics), committed=False).items()
     ):
         _scan(source, Range(topic, partition, start, end, topics[topic].id), rows)
-        console.print(escaped(f"{topic}/{partition}: offsets {start:,} to {end:,}"), markup=False)
+        console.print(
+            escaped(f"{topic}/{partition}: offsets {start:,} to {end:,}"), markup=False, soft_wrap=True
+        )
     bad = sum(row["bad_crc"] for row in rows.values())
     return report(
         args,
