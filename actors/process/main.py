@@ -165,6 +165,22 @@ class _LazyMain(types.ModuleType):
         return getattr(self, attribute)
 
 
+class _Reader(FrameReader):
+    """Reads frames; says why it ends the process if there is no memory for one."""
+
+    def __init__(self, link: Link, *args: Any) -> None:
+        super().__init__(*args)
+        self._link = link
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See :class:`FrameReader`."""
+        try:
+            super().buffer_updated(nbytes)
+        except MemoryError:  # asyncio would close the connection, and the process end without a word
+            self._link.out_of_memory()
+            raise
+
+
 class Worker:
     """The worker's half of a process actor.
 
@@ -186,7 +202,7 @@ class Worker:
         self._sock.setblocking(False)
         self._ended: asyncio.Future[None] = loop.create_future()
         await loop.create_unix_connection(
-            lambda: FrameReader(self._read, self._end, self._link.limit), sock=self._sock
+            lambda: _Reader(self._link, self._read, self._end, self._link.limit), sock=self._sock
         )
         await self._ended
 

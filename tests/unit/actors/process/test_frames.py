@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import given, strategies as st
 
 from actors import NotPicklable
 from actors.process.frames import HEADER, SCRATCH, Frame, FrameReader, Kind, decode, encode
+from actors.process.main import _Reader
 from actors.process.worker import WorkerProcess
 from tests.unit.actors.process.kinds import Unloadable
 
@@ -86,6 +88,17 @@ def test_buffers_are_not_copied_into_the_pickle_nor_out_of_the_frame() -> None:
     assert first.obj is frames[0].body.obj, "a copy"
     first[0] = 0
     assert second.readonly and bytes(second) == b"read only"
+
+
+def test_a_worker_that_has_no_room_to_read_a_message_says_so() -> None:
+    said: list[str] = []
+    link: Any = SimpleNamespace(out_of_memory=lambda: said.append("out of memory"))
+    reader = _Reader(link, said.append, lambda: None, 1 << 62)
+    header = HEADER.pack(Kind.CALL, 1, 0, 1 << 60)
+    reader.get_buffer(-1)[: len(header)] = header
+    with pytest.raises(MemoryError):
+        reader.buffer_updated(len(header))
+    assert said == ["out of memory"]
 
 
 def test_a_frame_beyond_the_limit_ends_the_stream() -> None:
