@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import re
 import signal
@@ -15,10 +16,13 @@ import aiohttp
 import grpc
 import pytest
 
+from pixy.api.restv1.peers import heaviest
+from pixy.auth.keys import make_key
+from pixy.kafka.sandbox import Sandbox
 from pixy.proto import kafkapixy_pb2 as pb
 from pixy.proto.kafkapixy_pb2_grpc import KafkaPixyStub
 from tests.integration.answers import V2, V2_BINARY, Running, grpc_answers, rest_answers, running
-from tests.kafka.cluster import Cluster
+from tests.kafka.cluster import Cluster, free_port
 from tests.support import eventually
 
 pytestmark = pytest.mark.slow
@@ -36,6 +40,19 @@ proxies:
     kafka: {{seed_peers: ['{seed}']}}
     consumer: {{initial_offset: oldest, long_polling_timeout: {poll}, rebalance_delay: 0s}}
     instances: {{auto_commit: false}}
+"""
+
+WITH_PEERS = """\
+grpc_addr: ''
+tcp_addr: 127.0.0.1:{port}
+unix_addr: ''
+server: {{workers: {workers}}}
+auth: {{enabled: true, keys_file: {keys}}}
+rest:
+  node_id: {node}
+  peers: {{{peers}}}
+  peer_secret: {secret}
+proxies: {{default: {{client_id: "{node}", kafka: {{seed_peers: ['{seed}']}}}}}}
 """
 
 
@@ -297,3 +314,45 @@ async def test_operators_see_all_workers_in_one_place(kafka: Cluster, name: str,
                     return answer.status == 200
 
             await eventually(ready_again)
+
+
+async def test_workers_of_peers_with_auth_find_an_instance_and_keep_it_from_others(tmp_path: Path) -> None:
+    """A daemon of two workers and one of a single process: a request goes to the daemon that owns the instance, there to its worker."""
+    sandbox = Sandbox()
+    keys = {who: make_key(who) for who in ("app", "other")}
+    (tmp_path / "keys").write_text("".join(f"{stored.line()}\n" for _, stored in keys.values()))
+    ports = {node: free_port() for node in "ab"}
+    peers = ", ".join(f"{node}: 'http://127.0.0.1:{port}'" for node, port in ports.items())
+    async with contextlib.AsyncExitStack() as opened, fresh() as http:
+        for node, port in ports.items():
+            folder = tmp_path / node
+            folder.mkdir()
+            text = WITH_PEERS.format(
+                port=port,
+                workers=2 if node == "a" else 1,
+                keys=tmp_path / "keys",
+                node=node,
+                peers=peers,
+                secret="s" * 32,
+                seed=sandbox.seed_peers[0],
+            )
+            daemon = await opened.enter_async_context(running(folder, text))
+            await daemon.serves()
+
+        async def ask(method: str, url: str, who: str = "app", **options: Any) -> tuple[int, Any]:
+            headers = {"Content-Type": V2, **({"X-API-Key": keys[who][0]} if who else {})}
+            async with http.request(method, url, headers=headers, **options) as answer:
+                return answer.status, await answer.json(content_type=None)
+
+        bases = [f"http://127.0.0.1:{port}/consumers/g" for port in ports.values()]
+        names = [f"i{number}" for number in range(6)]
+        assert {heaviest("ab", "g", name) for name in names} == {"a", "b"}
+        for name, base in zip(names, itertools.cycle(bases)):
+            assert (await ask("POST", base, json={"name": name}))[0] == 200
+        for name, base in itertools.product(names, bases):
+            url = f"{base}/instances/{name}/subscription"
+            if base is bases[0]:
+                assert (await ask("POST", url, json={"topics": ["t"]}))[0] == 204
+            assert await ask("GET", url) == (200, {"topics": ["t"]})
+            assert (await ask("GET", url, who="other"))[0] == 404, "it belongs to its maker"
+            assert (await ask("GET", url, who=""))[0] == 401
