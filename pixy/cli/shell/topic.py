@@ -118,11 +118,13 @@ def create(
     help="Show or change a topic's settings, or add partitions.",
 )
 @click.argument("topic", shell_complete=TOPIC)
-@click.option("--set", "values", multiple=True, metavar="NAME=VALUE", help="A setting; may be repeated.")
+@click.option(
+    "-c", "--set", "values", multiple=True, metavar="NAME=VALUE", help="A setting; may be repeated."
+)
 @click.option(
     "--unset", "defaults", multiple=True, metavar="NAME", help="A setting that goes back to the default."
 )
-@click.option("--partitions", type=click.IntRange(1, 10_000), help="How many it shall have.")
+@click.option("-p", "--partitions", type=click.IntRange(1, 10_000), help="How many it shall have.")
 @click.option("--dry-run", is_flag=True, help="Check the request, change nothing.")
 @connected
 def config(

@@ -47,6 +47,10 @@ WRONG = [
     (["offsets", "t", "-g", "g", "--set", "0=1", "--set", "0=end"], "--set: partition 0 is given twice"),
     (["topic", "create", "t", "-c", "a=1", "-c", "a=2"], "a is given twice: a setting has one value"),
     (["topic", "config", "t", "--set", "a=1", "--set", "a=1"], "a is given twice: a setting has one value"),
+    (
+        ["topic", "config", "t", "-c", "a=1", "-c", "a=1"],
+        "a is given twice: a setting has one value",
+    ),  # as of create
     (["topic", "config", "t", "--set", "a=1", "--unset", "a"], "a is both set and unset"),
     (["doctor", "--config", "a", "--config", "b"], "--config is given twice: it takes one value"),
     (
