@@ -32,6 +32,8 @@ _FINDINGS, _GROUPS, _ACTORS = 8, 12, 8
 """Lines of each part."""
 _WIDE = 100
 """Columns from which on the texts of a finding stand beside its rule."""
+_PIPED_WIDTH = 100_000
+"""Columns of what is not shown on a terminal: all of them, and no name is broken."""
 _INDENT = (0, 0, 0, 4)
 _EXAMPLES = {
     "kafka-pixy top": "the daemon on this machine",
@@ -119,6 +121,8 @@ def _seconds(text: str) -> float:
 
 def _show(client: AdminClient, options: argparse.Namespace) -> int:
     console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = _PIPED_WIDTH
     shown = _look(client, console.width)  # what is wrong from the beginning costs one line, not a screen
     if options.once or not console.is_terminal:
         console.print(shown)

@@ -84,6 +84,26 @@ def test_a_name_wider_than_the_terminal_is_broken_into_lines() -> None:
     assert drawn(width=80, groups=groups).count("g") >= 100
 
 
+def test_what_is_piped_has_all_columns_and_no_broken_name(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    group = "g" * 100
+    answers = {
+        "/findings": FINDINGS,
+        "/console": {**GROUPS, "rows": [{**GROUPS["rows"][0], "group": group}]},
+        "/debug": ACTORS,
+    }
+    monkeypatch.setattr(
+        AdminClient,
+        "get",
+        lambda _self, path, **_: next(answers[key] for key in answers if path.startswith(key)),
+    )
+    assert top.run(["--once"]) == 0
+    out = capsys.readouterr().out
+    assert group in out and "PARTITIONS" in out and "RESTARTS" in out
+    assert max(map(len, out.splitlines())) < 250
+
+
 @pytest.mark.parametrize("width", [80, 160])
 def test_the_lines_of_a_finding_are_indented(width: int) -> None:
     finding = {**FINDINGS["findings"][0], "cause": "client " + "c " * 80, "todo": "have it " + "t " * 80}
