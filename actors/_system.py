@@ -446,11 +446,16 @@ class ActorSystem:
 
         def arm() -> None:
             if not future.done():
-                future.expires(self.loop.call_later(timeout, future.expire, timeout))
+                future.expires(self.loop.call_later(timeout, self._expire, future, timeout))
 
         future.deadline = time.monotonic() + timeout, timeout, self.loop
         if not self.on_loop(arm):
             self.loop_closed()
+
+    def _expire(self, future: Future[Any], timeout: float) -> None:
+        future.expire(timeout)
+        if self.turns.pending:  # Ctrl-C may have lost the turn that the ask has waited for
+            self.turns.look_again()
 
     def check_loop(self) -> None:
         """Settle all futures if the loop is closed, so that nobody blocks for ever."""

@@ -28,6 +28,7 @@ from actors import (
     Strategy,
     Supervision,
     Terminated,
+    Timeout,
 )
 from actors._core import following, handling, procedure, stopping, supervision, termination
 from actors._core.cell import Cell
@@ -455,6 +456,20 @@ async def test_a_stop_makes_up_for_a_turn_that_ctrl_c_has_lost_in_the_loop() -> 
     system.turns.pending = True  # asyncio has taken the turn out of its queue, and was interrupted
     refs[0].tell("waits for the turn")
     assert (await system.stop(5)).clean
+
+
+async def test_an_ask_that_times_out_makes_up_for_a_turn_that_ctrl_c_has_lost_in_the_loop() -> None:
+    async with ActorSystem() as system:
+        ref, other = [await system.spawn(Told) for _ in range(2)]
+        while system.turns.pending:
+            await asyncio.sleep(0)
+        system.turns.pending = True  # as above
+        other.tell("waits for the turn")
+        told = ref.ask("waits, too", block=False)
+        with pytest.raises(Timeout):
+            await ref.ask("waits, and not for ever", block=False, timeout=0.001)
+        async with asyncio.timeout(60):
+            assert await told == "waits, too"
 
 
 # -- SystemExit that the program's own signal handler raises ---------------------------------------------
