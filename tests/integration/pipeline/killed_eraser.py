@@ -55,8 +55,9 @@ def once(holds: Callable[[set[str], set[str]], bool]) -> Callable[[Path], None]:
 
     def arm(lake: Path) -> None:
         def files() -> set[str]:
-            found = {str(path) for path in lake.glob("data/**/*.parquet")}
-            return {path for path in found if "/_delta_log/" not in path}
+            # os.walk passes over folders that go meanwhile; Path.glob does not.
+            found = {f"{folder}/{name}" for folder, _, names in os.walk(lake / "data") for name in names}
+            return {path for path in found if path.endswith(".parquet") and "/_delta_log/" not in path}
 
         def watch() -> None:
             while not holds(first, files() | {path for path in first if Path(path).exists()}):
