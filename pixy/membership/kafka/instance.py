@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from pixy.config.model import Proxy
-from pixy.errors import PixyError, Unavailable
+from pixy.errors import KafkaError, PixyError, Unavailable
 from pixy.kafka import settings
 from pixy.kafka.consumer import Check, Commit
 from pixy.kafka.instance_consumer import InstanceConsumer
@@ -39,6 +39,7 @@ from pixy.membership.kafka.instance_topics import InstanceTopics
 from pixy.membership.kafka.late_starts import LateStarts
 from pixy.membership.kafka.member_thread import MemberThread
 from pixy.membership.kafka.start_lookups import StartLookups
+from pixy.wire.errors import ErrorCode
 from pixy.wire.types import TopicPartition
 
 logger = logging.getLogger("pixy.membership")
@@ -311,12 +312,24 @@ class KafkaInstance(MemberThread[InstanceEvent]):
     ) -> tuple[Commit, ...]:
         left = self._assigned.to_commit(commits, before, token)
         if left:
-            self._commit(left)
+            self._commit_last(left)
             self._assigned.committed(left, token)
         return left
 
     def _final_check(self, batch: tuple[Commit, ...]) -> Check | None:
         return self._topics.check(batch)
+
+    def _commit_last(self, batch: tuple[Commit, ...]) -> None:
+        """Commit the reader's positions, without those in partitions that its topic, made again, has no more."""
+        try:
+            super()._commit_last(batch)
+        except KafkaError as error:
+            left = self._topics.existing(
+                batch
+            )  # as the check has just found; the topic may have grown since it last did
+            if error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION or left == batch:
+                raise
+            super()._commit_last(left)
 
     def _holds(self, partition: TopicPartition) -> bool:
         return self._before_end is not None and self._assigned.held(partition, self._before_end)

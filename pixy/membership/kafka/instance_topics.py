@@ -73,6 +73,8 @@ class InstanceTopics:
         self._compare_at = 0.0
         self._made_again: set[str] = set()
         """The topics of which the client has met another id before."""
+        self._no_more: set[TopicPartition] = set()
+        """Assigned partitions that such a topic does not have: it was made again with fewer."""
         self._unheard = Unheard()
         self.silent = self._unheard.silent
         """Partitions that have returned nothing yet. While there are none, skip the call of :meth:`heard` for each record."""
@@ -133,6 +135,7 @@ class InstanceTopics:
         for partition in gone:
             self._ids.pop(partition, None)
             self._next.pop(partition, None)
+            self._no_more.discard(partition)
 
     def moved(self, partitions: Iterable[TopicPartition]) -> None:
         """Note that partitions were sought, and so may go back."""
@@ -229,17 +232,34 @@ class InstanceTopics:
         def check(offsets: GroupOffsets, commits: tuple[Commit, ...]) -> tuple[Commit, ...]:
             topics = offsets.topics(asked, patience=_PATIENCE)
             self._told(known, topics)
+            self._note_missing(known, topics)
             left = tuple(each for each in commits if each.topic not in asked or not topics.gone(each.topic))
-            return begin_anew(left, recreated(_of_known(known), topics.ids))
+            return begin_anew(self.existing(left), recreated(_of_known(known), topics.ids))
 
         return check
 
+    def existing(self, commits: Iterable[Commit]) -> tuple[Commit, ...]:
+        """Leave out the commits of partitions that are no more, because their topic was made again with fewer."""
+        return tuple(each for each in commits if (each.topic, each.partition) not in self._no_more)
+
+    def _missing(self, known: Ids, topics: Topics) -> set[TopicPartition]:
+        # Only of topics that were made again: others never have fewer, but a broker may not have heard yet that they have more.
+        again = {topic for topic, _ in recreated(_of_known(known), topics.ids)} | self._made_again
+        return {
+            each for each in known if each[0] in again and each[1] >= topics.counts.get(each[0], each[1] + 1)
+        }
+
+    def _note_missing(self, known: Ids, topics: Topics) -> None:
+        self._no_more = (self._no_more - known.keys()) | self._missing(known, topics)
+
     def _told(self, known: Ids, topics: Topics) -> None:
         def compared() -> None:
+            self._note_missing(known, topics)
             self._compared(known, topics.ids)
 
         new = any(was is None and topic in topics.ids for (topic, _), was in known.items())
-        if new or recreated(_of_known(known), topics.ids):
+        fewer = self._missing(known, topics) != self._no_more & known.keys()
+        if new or fewer or recreated(_of_known(known), topics.ids):
             self._command(compared)
 
     def _compared(self, known: Ids, ids: Mapping[str, uuid.UUID]) -> set[TopicPartition]:

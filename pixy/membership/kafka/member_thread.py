@@ -152,6 +152,10 @@ class MemberThread(ABC, Generic[E]):
         """Return the check that decides which of the last positions may be committed; None for all."""
         return None
 
+    def _commit_last(self, batch: tuple[Commit, ...]) -> None:
+        """Commit last positions. Raises an error if one of them is not committed."""
+        self._client.commit(batch, wait=True, check=self._final_check(batch))
+
     def _end(self) -> None:
         self._closing = True
         last, self._last = self._last, {}
@@ -212,7 +216,7 @@ class MemberThread(ABC, Generic[E]):
         deadline = time.monotonic() + LAST_COMMIT
         while True:
             try:
-                self._client.commit(batch, wait=True, check=self._final_check(batch))
+                self._commit_last(batch)
                 return
             except Exception as error:  # also of a client that has failed
                 rebalancing = isinstance(error, KafkaError) and error.code in REBALANCING_CODES

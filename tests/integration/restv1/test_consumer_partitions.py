@@ -291,6 +291,38 @@ async def test_a_topic_that_is_made_again_with_more_records_is_read_from_its_beg
         assert seen[-8:] == [b"first", *[b"%d" % at for at in range(7)]]
 
 
+@pytest.mark.parametrize("manually", [False, True])
+async def test_positions_are_committed_after_a_topic_was_made_again_with_fewer_partitions(
+    kafka: Cluster, name: str, manually: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The positions of the partitions that are gone hold up no other commit, and once the topic has grown theirs are committed."""
+    kafka.create_topic(name, 2)
+    places = [{"topic": name, "partition": 0}, {"topic": name, "partition": 1}]
+    async with serving(make_config(kafka.bootstrap())) as daemon:
+        await fill(daemon, name, b"0")
+        await fill(daemon, name, b"1", partition=1)
+        instance = Instance(daemon, name)
+        await instance.create(auto_commit_enable=False)
+        if manually:
+            assert (await instance.at("POST", "/assignments", {"partitions": places})).status == 204
+        else:
+            await instance.subscribe(name)
+        assert sorted(await read(instance, 2)) == [b"0", b"1"]
+        await _make_again(kafka, name)
+        await eventually(lambda: _writable(daemon, name, 0))
+        assert await read(instance, 1) == [b"first"]
+        answer = await instance.at("POST", "/offsets")
+        assert answer.status == 200, answer
+        assert await instance.committed(name) == {0: 1}
+        if manually:
+            await grow(kafka, name, 2)
+            assert await read(instance, 1) == [b"first"]
+            assert (await instance.at("POST", "/offsets")).status == 200
+            assert await instance.committed(name, 2) == {0: 1, 1: 1}
+        assert (await instance.at("DELETE", "")).status == 204
+    assert not [line for line in caplog.messages if "commit failed" in line]
+
+
 async def test_a_partition_can_be_assigned_before_its_topic_exists(kafka: Cluster, name: str) -> None:
     async with serving(make_config(kafka.bootstrap())) as daemon:
         instance = Instance(daemon, name)
