@@ -121,7 +121,7 @@ class Lookups:
         found(dict.fromkeys(partitions, Log(NULL_UUID, 0, 100, 100)))
 
     def describe(self, _topics: Iterable[str], found: Callable[[Any], None]) -> None:
-        found(SimpleNamespace(ids=self.ids))
+        found(SimpleNamespace(ids=self.ids, counts={}))
 
     def close(self) -> None:
         pass

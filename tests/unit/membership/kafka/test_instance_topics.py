@@ -29,6 +29,7 @@ class Case:
 
     def __init__(self, topic_id: uuid.UUID = ONE) -> None:
         self.ids = {TOPIC: topic_id}
+        self.counts: dict[str, int] = {}
         self.error: Unavailable | None = None
         self.anew: list[set[TopicPartition]] = []
         self.described = 0
@@ -53,7 +54,7 @@ class Case:
 
     def describe(self, _topics: Iterable[str], found: Callable[[Any], None], _since: float = 0.0) -> None:
         self.described += 1
-        found(SimpleNamespace(ids=self.ids))
+        found(SimpleNamespace(ids=self.ids, counts=self.counts))
 
     def logs(self, partitions: Iterable[TopicPartition], found: Callable[[Any], None]) -> None:
         self.looked_up += partitions
@@ -65,7 +66,7 @@ class Case:
 
     def commits(self, *commits: Commit) -> tuple[Commit, ...]:
         check = self.topics.check(commits)
-        topics = SimpleNamespace(ids=self.ids, gone=lambda topic: topic not in self.ids)
+        topics = SimpleNamespace(ids=self.ids, counts=self.counts, gone=lambda topic: topic not in self.ids)
         offsets: Any = SimpleNamespace(topics=lambda *_, **__: topics)
         return commits if check is None else check(offsets, commits)
 
@@ -81,6 +82,19 @@ def test_a_commit_for_another_topic_commits_its_beginning_and_begins_it() -> Non
     assert case.commits(old, elsewhere) == (Commit(TOPIC, 0, 0, ""), elsewhere)
     assert case.anew == [{PARTITION}]
     assert case.commits(old) == (old,), "it is the new topic's by now"
+
+
+def test_partitions_that_a_topic_made_again_lacks_are_left_out_until_it_has_grown() -> None:
+    case = Case()
+    first, second = Commit(TOPIC, 0, 5, ""), Commit(TOPIC, 1, 5, "")
+    case.topics.added([(TOPIC, 0), (TOPIC, 1)])
+    case.counts = {TOPIC: 1}
+    assert case.commits(first, second) == (first, second), "a broker that has not heard of a new partition"
+    case.ids = {TOPIC: OTHER}
+    assert case.commits(first, second) == (Commit(TOPIC, 0, 0, ""),)
+    assert case.commits(first, second) == (first,) == case.topics.existing([first, second])
+    case.counts = {TOPIC: 2}
+    assert case.commits(first, second) == (first, second) == case.topics.existing([first, second])
 
 
 def test_ids_are_compared_when_it_is_time() -> None:
