@@ -37,6 +37,8 @@ _SWITCH_INTERVAL = (
 
 _RESOLVE_TIMEOUT = 2.0
 """Seconds for which the first table waits for the brokers' names; connections are served meanwhile."""
+_FIRST_VIEW = 5.0
+"""Seconds for which a stop waits for the first table, if there has been none yet."""
 
 
 def run(argv: Sequence[str]) -> int:
@@ -134,6 +136,7 @@ class _Program:
         self._config, self._http, self._output, self._args = config, http, output, args
         self._dump = dump
         self._stop = asyncio.Event()
+        self._first_view = asyncio.Event()
         self._printer: Any = None
         self._reloading: asyncio.Task[None] | None = None
         self._shown = output != "none"
@@ -176,6 +179,9 @@ class _Program:
             code = EXIT_BROKEN
         elif views.done() and not self._stop.is_set():
             views.result()
+        elif self._output == "table":  # of a tap that is stopped at once, too
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._first_view.wait(), _FIRST_VIEW)
         for task in (views, failed, stopped):
             task.cancel()
         return code
@@ -243,6 +249,7 @@ class _Program:
             # Wait until it is shown: a terminal that takes nothing holds one snapshot and no more.
             with contextlib.suppress(Timeout):  # the observer is behind: the next one may be in time
                 await self._printer.ask(Show(await service.ask(view)), block=False)
+            self._first_view.set()
             await asyncio.sleep(interval)
         await self._stop.wait()
 
