@@ -83,6 +83,7 @@ class DeliveryThread:
         probes: the results of probes that the thread has not handed over.
         down: why no broker can be reached, as librdkafka last said; empty if it has not.
         given_up: how many messages had no result when the thread ended.
+        alone: how many messages are being sent alone; see :mod:`pixy.kafka.lone_messages`.
     """
 
     def __init__(
@@ -105,7 +106,7 @@ class DeliveryThread:
         self.probes: list[Probe] = []
         self.down = ""
         self._errors = 0
-        self.given_up = 0
+        self.given_up = self.alone = 0
         # Set on the loop for the thread to see; the first two in this order.
         self._give_up_at = math.inf
         self._stopping = self._hurrying = False
@@ -381,6 +382,7 @@ class DeliveryThread:
         return send_one(self.producer, topic, item, partition, report)
 
     def _hand_over(self) -> None:
+        self.alone = len(self._lone)
         self._returned.log()
         self._lone.log()
         reports, self._reports = self._reports, []

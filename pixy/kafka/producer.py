@@ -100,6 +100,8 @@ class ProducerClient:
             if self._refusal is None:
                 return 0, []
             return len(batch), [(item, translate(self._refusal)) for item in batch]
+        if self._crowded():
+            return 0, []
         self._watch.use(topic)
         first = self._number(len(batch))
         size = sum([item.size for item in batch])
@@ -150,7 +152,7 @@ class ProducerClient:
             Whether all of its records have been taken. Some of these did not fit if ``bulk.sent`` says so: call again
             after the next delivery report. They stay behind the records of their partition that did fit.
         """
-        if self._replacing and self._refusal is None:
+        if (self._replacing and self._refusal is None) or self._crowded():
             return False
         self._watch.use(topic)
         before = bulk.sent
@@ -225,6 +227,11 @@ class ProducerClient:
             bulk.refuse(at, error)
         bulk.sent = len(bulk.records)
         return True
+
+    def _crowded(self) -> bool:
+        """Return whether so many messages are being sent alone that no others are taken until some have their results."""
+        alone = self._thread.alone
+        return alone >= _MAX_MESSAGES or (alone > 0 and self._outstanding >= 2 * self._max_bytes)
 
     def _roomy(self, count: int, size: int) -> bool:
         """Return whether librdkafka's queue has room to spare for a batch in one call; see ``send_together``."""

@@ -87,7 +87,9 @@ _ALL: Final = {
 }
 _USUAL: Final = (
     "a file is being written",
+    "the files are compared",
     "one day is committed",
+    "files are being deleted",
 )
 STEPS: Final = _ALL if LONG else {step: _ALL[step] for step in _USUAL}
 """How to arm a process, by what has happened when it is killed."""

@@ -7,8 +7,8 @@ import logging
 import pytest
 from confluent_kafka import KafkaError
 
-from pixy.kafka import lone_messages
-from tests.unit.kafka.scripted_producer import Bench, Library, bulk_of
+from pixy.kafka import lone_messages, producer
+from tests.unit.kafka.scripted_producer import Bench, Item, Library, bulk_of
 
 OTHER = KafkaError._INVALID_DIFFERENT_RECORD
 INVALID = KafkaError.INVALID_RECORD
@@ -153,6 +153,25 @@ async def test_a_client_that_goes_on_does_not_fill_the_log(
     assert await bench.client.close(1.0) == 0
     lines = [record.getMessage() for record in caplog.records if "each alone" in record.getMessage()]
     assert [line.split()[1] for line in lines] == ["1"], "the others are told of after ten seconds"
+
+
+async def test_while_too_many_are_sent_alone_no_others_are_taken(
+    library: type[Library], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producer, "_MAX_MESSAGES", 2)
+    bench = Bench()
+    bench.send(b"a", b"b")
+    library.made[0].steps.append(lambda: library.made[0].fail(TOO_LARGE))
+    lone = await lone_producer(bench, library)
+    await bench.until(lambda: bench.client._thread.alone == 2)
+    assert bench.client.send("t", [Item(b"c")], [0]) == (0, [])
+    assert not bench.client.send_bulk("t", bulk_of(bench, b"d"), [0])
+    lone.steps.append(lone.land)
+    await bench.until(lambda: len(bench.reports) == 2)
+    bench.send(b"c")
+    library.made[0].steps.append(library.made[0].land)
+    await bench.until(lambda: len(bench.reports) == 3)
+    assert await bench.client.close(1.0) == 0
 
 
 async def test_other_errors_are_a_messages_own(library: type[Library]) -> None:
