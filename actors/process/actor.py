@@ -74,7 +74,8 @@ class ProcessActor(Actor):
     """
 
     memory_limit: ClassVar[int | None] = None
-    """Bound of the worker's address space in bytes (``RLIMIT_AS``), its libraries included; None sets none."""
+    """Bound of the worker's address space in bytes (``RLIMIT_AS``), its libraries included; None sets none. One that leaves
+    less than 16 MiB beside what the worker has when it starts is a ``ValueError`` of the start."""
 
     max_message: ClassVar[int] = 256 * 1024 * 1024
     """The most bytes of a message or a reply when it is pickled."""

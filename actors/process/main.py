@@ -251,6 +251,11 @@ class Worker:
             self._link.limit = spec.limit
             self._prepare(spec)
             actor_class, args, kwargs, error = pickle.loads(spec.actor)  # noqa: S301 - from the parent, as all frames
+            try:
+                spec.limit_memory(actor_class.__qualname__)
+            except ValueError as refusal:  # without a traceback: the mistake is not in this process
+                self._link.send(Kind.DIED, 0, refusal.with_traceback(None), "the error")
+                return
             system = ActorSystem(f"worker of {spec.path}", stop_grace=spec.stop_grace)
             forking.systems.discard(
                 system

@@ -8,6 +8,7 @@ import os
 import pickle
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from actors import Actor, Future, ProcessActor, Request, handles
@@ -239,6 +240,8 @@ class Kind(ProcessActor):
             return await self.spawn(Echo, name="c").ask(self.path, block=False)
         if what == "fork":
             return self.fork()
+        if what == "libraries":
+            return Path("/proc/self/maps").read_text()
         if what == "timer":
             return self.set_timer("t", 0.0, Fail(ValueError("in a timer")))
         return what
@@ -264,6 +267,10 @@ class Full(Kind):
 class Small(Kind):
     memory_limit = 1 << 30
     max_message = 1 << 21
+
+
+class Tight(Kind):
+    memory_limit = 4096
 
 
 class Broken(Kind):

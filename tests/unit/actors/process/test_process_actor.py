@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import pickle
+import re
 import signal
 import socket
 import subprocess
@@ -58,6 +59,7 @@ from tests.unit.actors.process.kinds import (
     Slow,
     Small,
     Spin,
+    Tight,
     Unloadable,
     Wait,
 )
@@ -346,6 +348,35 @@ async def test_large_data(system: ActorSystem) -> None:
     assert await ask(ref, Measure(buffer)) == ("memoryview", len(large), b"abc")
     back = await ask(ref, Blob(bytearray(large)))
     assert len(back.data) == len(large) and bytes(back.data[:3]) == b"\x07bc"
+
+
+async def test_a_memory_limit_below_what_the_worker_needs_is_refused_with_the_least(
+    system: ActorSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def error_of_start() -> BaseException:
+        with pytest.raises(ActorDeadError) as dead:
+            await system.spawn(Tight)
+        assert dead.value.__cause__ is not None
+        return dead.value.__cause__
+
+    error = await error_of_start()
+    words = re.fullmatch(
+        r"Tight\.memory_limit is (\d+) bytes or more, not 4096: its worker has (\d+) when it starts, with all libraries",
+        str(error),
+    )
+    assert type(error) is ValueError and words is not None, error
+    assert not getattr(error, "__notes__", []), "it has no traceback of the worker: the mistake is not there"
+    least, has = map(int, words.groups())
+    assert least == has + (16 << 20) and has > 20 << 20
+
+    # With what the error names, a little more for what differs between two starts, the worker works, and ends by itself.
+    monkeypatch.setattr(Tight, "memory_limit", least + (4 << 20))
+    ref = system.spawn(Tight)
+    assert "libgcc_s" in await ask(ref, "libraries"), (
+        "what the end of a thread loads: it would abort the process"
+    )
+    with pytest.raises(WorkerDied, match="reached its memory limit"):
+        await ask(ref, Allocate(64 << 20))
 
 
 async def test_output_and_logs_come_to_the_parent(
