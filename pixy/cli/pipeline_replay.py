@@ -117,6 +117,11 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         help="let Spark's executors write, a task for each partition: for the partitioner keep; --state must be in a folder "
         "that they share",
     )
+    how.add_argument(
+        "--allow-same-topic",
+        action="store_true",
+        help="write the records to the topic of the same cluster that they came from, which then has them twice",
+    )
     how.add_argument("--dry-run", action="store_true", help="count the records, write nothing")
     how.add_argument(
         "--any-timestamp-type", action="store_true", help="write also to a topic that replaces timestamps"
@@ -212,7 +217,7 @@ def run(args: argparse.Namespace) -> int:
         from pixy.pipeline.replay.job import ReplayJob
         from pixy.pipeline.replay.state import ReplayState
 
-    _, proxy = load_cluster(args)
+    cluster, proxy = load_cluster(args)
     lake = Lake.open(args.lake)
     registries = _registries(args)
     _check_executors(args)
@@ -230,13 +235,11 @@ def run(args: argparse.Namespace) -> int:
         lambda text: console.print(escaped(text, keep="\n"), markup=False, soft_wrap=True),
         None if args.dry_run else _change(args, registries),
         partial(_on_executors, args, opened) if args.executors else None,
+        cluster,
     )
     if args.dry_run:
         return report(args, _dry_run_summary(args, job.dry_run()))
     _stop_on_signals(job)
-    console.print(
-        escaped(f"replaying {args.topic} to {args.to}; state in {state.folder}"), markup=False, soft_wrap=True
-    )
     began = time.monotonic()
     with opened:
         result = job.run()
@@ -265,6 +268,7 @@ def _request(args: argparse.Namespace) -> Any:
         max_rate=args.max_rate,
         groups=tuple(args.group),
         topic_id=args.topic_id,
+        allow_same_topic=args.allow_same_topic,
     )
 
 

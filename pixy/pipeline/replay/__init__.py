@@ -3,6 +3,7 @@
 Modules, in reading order:
 
 - ``request``: which records to write where, and how.
+- ``own_topic``: refuses to write records to the topic that they came from.
 - ``job``: checks the request against lake and cluster, plans, runs the writer, commits the groups' offsets.
 - ``state``: the folder of a replay: its plan, and the map of old to new offsets.
 - ``writer``: reads the selected records (``lake.record_reader``) and writes those that are not written yet.

@@ -28,6 +28,7 @@ from pixy.pipeline.lake.selection import (
 )
 from pixy.pipeline.lake.state import State
 from pixy.pipeline.replay.group_offsets import last_by, translate_offset
+from pixy.pipeline.replay.own_topic import refuse_own_topic
 from pixy.pipeline.replay.request import ReplayRequest
 from pixy.pipeline.replay.state import MATCHES, ReplayState
 from pixy.pipeline.replay.writer import Change, Plan, Progress, ReplayWriter, count
@@ -92,6 +93,7 @@ class ReplayJob:
         on_remark: called with texts that the user should know before the replay begins.
         change: returns records of a partition as they are to be written; None for as they are.
         executors: makes the writer that Spark's executors run; None to write here.
+        cluster: the cluster's name in the configuration.
 
     Attributes:
         writer: the running writer; None before it starts.
@@ -112,10 +114,12 @@ class ReplayJob:
         on_remark: Callable[[str], None] = lambda _: None,
         change: Change | None = None,
         executors: Executors | None = None,
+        cluster: str = "",
     ) -> None:
         self._on_remark = on_remark
         self._change = change
         self._executors = executors
+        self._cluster = cluster
         self._lake = lake
         self._request = request
         self._proxy = proxy
@@ -131,7 +135,8 @@ class ReplayJob:
             )
 
     def dry_run(self) -> Result:
-        """Count the records that a run would write; write nothing."""
+        """Count the records that a run would write; write nothing. Refuses what a run refuses for its topic."""
+        self._refuse_own_topic()
         selection = self._with_ends(self._request.selection)
         partitions = self._partitions(selection)
         with tempfile.TemporaryDirectory(prefix="kafka-pixy-") as folder:
@@ -149,6 +154,9 @@ class ReplayJob:
         Raises:
             PixyError: the text names what is wrong; a later run resumes where this one ended.
         """
+        self._refuse_own_topic()
+        request = self._request
+        self._on_remark(f"replaying {request.topic} to {request.to}; state in {self._state.folder}")
         with self._state.locked():
             cluster_id = self._view.cluster_id()
             plan = self._state.load(self._request.identity(self._lake.identity.id, cluster_id))
@@ -164,6 +172,10 @@ class ReplayJob:
             if result.ended != "asked to stop":
                 result.groups = self._commit_groups(plan)
             return result
+
+    def _refuse_own_topic(self) -> None:
+        id_ = self._lake_state.topic_id(self._request.topic)
+        refuse_own_topic(self._request, self._lake.identity, id_, self._cluster, self._view)
 
     # -- plan -------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ class ReplayRequest:
         groups: (group of the old topic, group to commit for).
         topic_id: Kafka's id of an earlier topic of the name, whose records to write; empty for the last one.
         registries: URLs of the registries whose schema ids to replace, and of those to replace them by; empty for none.
+        allow_same_topic: write to the topic, of the same cluster, that the records came from.
     """
 
     topic: str
@@ -42,6 +43,7 @@ class ReplayRequest:
     groups: tuple[tuple[str, str], ...] = ()
     topic_id: str = ""
     registries: tuple[str, ...] = ()
+    allow_same_topic: bool = False
 
     def identity(self, lake: str, cluster_id: str) -> dict[str, Any]:
         """Return, as JSON, the fields that tell this replay from others.
