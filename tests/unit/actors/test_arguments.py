@@ -22,6 +22,7 @@ from actors import (
     Wait,
 )
 from actors.patterns import CircuitBreaker, Groups, ask_with_retry
+from tests.unit.actors.virtual_time import virtual_system, virtual_time
 
 NAN, HUGE = float("nan"), 10**400
 huge = pytest.param(HUGE, id="huge")
@@ -86,9 +87,10 @@ async def test_a_ref_of_pykka_is_not_watched() -> None:
         ref.stop()
 
 
+@virtual_time
 @pytest.mark.parametrize("wrong", WRONG_REFS)
 async def test_what_is_no_ref_joins_no_group(wrong: Callable[[ActorRef[Any]], Any]) -> None:
-    async with ActorSystem() as system:
+    async with virtual_system() as system:
         groups = Groups(system)
         first, second = system.spawn(Echo), system.spawn(Echo)
         groups.join("g", first)

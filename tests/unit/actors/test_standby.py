@@ -15,7 +15,7 @@ import pytest
 from actors import Actor, ActorSystem, Interrupted, Supervision
 from actors._core import following
 from actors._core.turns import TURN_TIME
-from tests.unit.actors.virtual_time import virtual_time
+from tests.unit.actors.virtual_time import virtual_system, virtual_time
 
 
 class Plain(Actor):
@@ -72,7 +72,8 @@ class Turns:
 @virtual_time
 @pytest.mark.parametrize("kind", [Plain, Coroutine])
 async def test_a_reply_of_an_idle_actor_needs_no_turn_of_the_loop(kind: type[Actor]) -> None:
-    async with ActorSystem() as system:
+    # No time passes while the process waits for a processor: it would be over its turn's time.
+    async with virtual_system() as system:
         ref = await warm(system) if kind is Coroutine else await system.spawn(Plain)
         with Turns() as turns:
             for number in range(5):
