@@ -20,25 +20,20 @@ from typing import Any
 
 import nats
 from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
 from pykka import ActorDeadError, Timeout
 
-from actors._core import stopping
 from actors._core.log_safely import log_safely
-from actors._core.stopping import StopReply
 from actors._errors import MailboxFull
 from actors._future import Future
 from actors._ref import ActorRef
-from actors._trace import TraceContext, trace_as
-from actors.remote.codec import BadPayload, Codec
-from actors.remote.errors import ConnectionLost, error_from_text, error_to_text
-from actors.remote.nats_client import SteadyClient
+from actors._trace import TraceContext
+from actors.remote.codec import Codec
+from actors.remote.errors import ConnectionLost, error_from_text
+from actors.remote.nats_client import ERROR, STATUS, TIMEOUT, TRACE, SteadyClient
+from actors.remote.nats_serving import Serving
 from actors.remote.ref import RemoteRef, Transport
 
 logger = logging.getLogger("actors.nats")
-
-TRACE, TIMEOUT, ERROR, STATUS = "traceparent", "actors-timeout", "actors-error", "Status"
-"""Headers of messages and replies."""
 
 NO_RESPONDERS = "503"
 
@@ -49,22 +44,26 @@ default (``max_control_line``); a longer one is an error of the protocol, at whi
 CLOSE_TIME = 1.0
 """Seconds for the server to take the last bytes of a connection that is closed."""
 
-MAX_TEXT = 10_000
-"""Characters of an error that are sent."""
-
 
 class NatsTransport(Transport):
     """One connection to NATS, on one event loop; make it with :meth:`connect`."""
 
     def __init__(
-        self, codec: Codec, prefix: str, max_pending: int, max_asks: int, ask_timeout: float
+        self,
+        client: SteadyClient,
+        codec: Codec,
+        prefix: str,
+        max_pending: int,
+        max_asks: int,
+        ask_timeout: float,
     ) -> None:
         self.ask_timeout, self.max_pending, self.max_asks = ask_timeout, max_pending, max_asks
         self.dropped = 0
         """Messages to served actors that NATS's client dropped, because the actors were too slow."""
         self._codec, self._prefix = codec, prefix
         self._loop = asyncio.get_running_loop()
-        self._client = SteadyClient()
+        self._client = client
+        self._serving = Serving(client, codec, ask_timeout, max_pending)
         self._outgoing: deque[tuple[str, bytes, str, dict[str, str]]] = deque()
         self._waiting: dict[str, tuple[Future[Any], asyncio.TimerHandle]] = {}
         self._lock = threading.RLock()  # a signal handler may send, too
@@ -72,10 +71,6 @@ class NatsTransport(Transport):
         """Messages that wait to be written, and asks without a reply, with those that a thread has just submitted."""
         self._wake, self._room, self._written = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._written.set()
-        self._served: dict[Subscription, StopReply] = {}
-        """What is served, each with the reply that is settled when its actor has stopped."""
-        self._answers: set[asyncio.Task[None]] = set()
-        """Tasks that send an answer, or end the serving of a name."""
         self._inbox = ""
         self._last = 0
         self._sender: asyncio.Task[None] | None = None
@@ -108,7 +103,7 @@ class NatsTransport(Transport):
         Raises:
             ConnectionLost: there is no connection.
         """
-        made = cls(codec, prefix, max_pending, max_asks, ask_timeout)
+        made = cls(SteadyClient(), codec, prefix, max_pending, max_asks, ask_timeout)
         try:
             async with asyncio.timeout(connect_timeout):
                 await made._client.connect(
@@ -157,7 +152,7 @@ class NatsTransport(Transport):
         if not self._client.is_connected:
             raise ConnectionLost(f"no connection to NATS; the message to {address} is not sent")
         data = self._codec.encode(message)
-        self._check_size(data, f"the {type(message).__name__} to {address}")
+        self._client.check_size(data, f"the {type(message).__name__} to {address}")
         headers = {} if trace is None else {TRACE: trace.header}
         here = asyncio._get_running_loop() is self._loop
         if not here and self._loop.is_closed():
@@ -179,11 +174,6 @@ class NatsTransport(Transport):
             raise ValueError(
                 f"{name[:20]!r}... is no name for NATS: with the prefix and the group it has {size} bytes, more than {MAX_SUBJECT}"
             )
-
-    def _check_size(self, data: bytes, what: str) -> None:
-        most = self._client.max_payload
-        if len(data) > most:
-            raise BadPayload(f"{what} has {len(data)} bytes, more than the server's max_payload ({most})")
 
     def _enqueue(
         self, address: str, data: bytes, reply: Future[Any] | None, timeout: float, headers: dict[str, str]
@@ -316,80 +306,7 @@ class NatsTransport(Transport):
             ValueError: NATS cannot have such a name, or it is too long (:data:`MAX_SUBJECT`).
         """
         self._check(name, group)
-        ended = StopReply()
-        if not stopping.note(ref._cell, ended):
-            raise ActorDeadError(f"{ref} not found")
-
-        async def on_message(message: Msg) -> None:
-            await self._handle(ref, message)
-
-        subscription: Subscription | None = None
-        try:
-            subscription = await self._client.subscribe(
-                f"{self._prefix}.{name}", queue=group, cb=on_message, pending_msgs_limit=self.max_pending
-            )
-            await self._settled()
-        except BaseException as error:  # also a cancellation
-            if subscription is not None:  # a second attempt would handle each message twice
-                with contextlib.suppress(Exception):
-                    await subscription.unsubscribe()
-            if not isinstance(error, Exception):
-                raise
-            raise ConnectionLost(f"{name} cannot be served: {error!r}") from error
-        self._served[subscription] = ended
-        ended.add_done_callback(functools.partial(self._stop_serving, subscription))
-
-    def _stop_serving(self, subscription: Subscription, _: Future[bool]) -> None:
-        """Leave a name to the others of its group: the actor has stopped."""
-        if self._served.pop(subscription, None) is not None:
-            self._keep(self._loop.create_task(self._client.leave(subscription)))
-
-    def _keep(self, task: asyncio.Task[None]) -> None:
-        self._answers.add(task)
-        task.add_done_callback(self._answers.discard)
-
-    async def _handle(self, ref: ActorRef[Any], message: Msg) -> None:
-        headers = message.headers or {}
-        trace = headers.get(TRACE)
-        with trace_as(None if trace is None else TraceContext.parse(trace)):
-            try:
-                value = self._codec.decode(message.data)
-                if not message.reply:
-                    await ref.send(value, timeout=self.ask_timeout)
-                    return
-                answer = ref.ask(value, block=False, timeout=float(headers.get(TIMEOUT, self.ask_timeout)))
-            except Exception as error:
-                log_safely(logger.warning, "a message to %s is dropped: %s", message.subject, error)
-                if message.reply:
-                    await self._publish_error(message, error)
-                return
-        self._keep(self._loop.create_task(self._answer(message, answer)))
-
-    async def _answer(self, message: Msg, answer: Future[Any]) -> None:
-        try:
-            data = self._codec.encode(await answer)
-            self._check_size(data, "the reply")
-        except BaseException as error:
-            # An exit of the actor's, or of its reply's code, must not end this program; what hits this task is no answer.
-            exits = isinstance(error, SystemExit) if answer.value_set() else error is answer.exception()
-            if not (exits or isinstance(error, Exception)):
-                raise
-            await self._publish_error(message, error)
-            return
-        with contextlib.suppress(Exception):  # the asker gets a timeout
-            await self._client.publish(message.reply, data)
-
-    async def _publish_error(self, message: Msg, error: BaseException) -> None:
-        with contextlib.suppress(Exception):
-            # A file name that is no UTF-8 has lone surrogates in its text.
-            text = error_to_text(error)[:MAX_TEXT].encode(errors="backslashreplace")
-            await self._client.publish(message.reply, text, headers={ERROR: "1"})
-
-    async def _settled(self) -> None:
-        """Wait until the server has taken what was written before."""
-        # The client's flush() sends its ping past what it has buffered; once the pong is here, that is written.
-        await self._client.flush()
-        await self._client.flush()
+        await self._serving.begin(name, f"{self._prefix}.{name}", ref, group)
 
     # -- the end ----------------------------------------------------------------------------------
 
@@ -400,17 +317,11 @@ class NatsTransport(Transport):
             timeout: seconds for all of it; then the connection is closed as it is, and dropped if the server does not
                 take the last bytes within ``CLOSE_TIME``.
         """
-        served, self._served = self._served, {}
-        for ended in served.values():
-            ended.cancel()
         with contextlib.suppress(TimeoutError, nats.errors.Error):
             async with asyncio.timeout(timeout):
-                for subscription in served:
-                    await subscription.unsubscribe()
-                if self._answers:
-                    await asyncio.wait(self._answers)
+                await self._serving.end()
                 await self._written.wait()
-                await self._settled()
+                await self._client.settled()
         self._drop_unwritten()
         while self._sender is not None and not self._sender.done():
             self._sender.cancel()  # again: where the client waits for the server, it swallows a cancellation

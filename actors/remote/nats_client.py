@@ -6,6 +6,11 @@ import nats
 from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 
+from actors.remote.codec import BadPayload
+
+TRACE, TIMEOUT, ERROR, STATUS = "traceparent", "actors-timeout", "actors-error", "Status"
+"""Headers of messages and replies."""
+
 ENDS = ("authorization", "authentication", "permissions", "account", "user ", "stale connection")
 """Words of the server's errors that another connection does not help against, or that the client treats well."""
 
@@ -33,6 +38,27 @@ class SteadyClient(Client):
         writer = getattr(self._transport, "_io_writer", None)  # a WebSocket has none
         if writer is not None:
             writer.transport.abort()
+
+    def check_size(self, data: bytes, what: str) -> None:
+        """Refuse what the server would hang up at.
+
+        Args:
+            data: what is to be published.
+            what: names it in the error.
+
+        Raises:
+            BadPayload: it is too large.
+        """
+        if len(data) > self.max_payload:
+            raise BadPayload(
+                f"{what} has {len(data)} bytes, more than the server's max_payload ({self.max_payload})"
+            )
+
+    async def settled(self) -> None:
+        """Wait until the server has taken what was written before."""
+        # flush() sends its ping past what is buffered; once the pong is here, that is written.
+        await self.flush()
+        await self.flush()
 
     async def leave(self, subscription: Subscription) -> None:
         """Take no more messages of a subscription; handle those that are here."""

@@ -14,6 +14,7 @@ from actors import Actor, ActorDeadError, ActorSystem, Backoff, Future, MailboxF
 from actors.remote import ConnectionLost, PickleCodec
 
 actors_nats = pytest.importorskip("actors.nats")
+nats_client = pytest.importorskip("actors.remote.nats_client")
 
 
 class Client:
@@ -41,6 +42,9 @@ class Client:
         if self.flush_failure is not None:
             raise self.flush_failure
 
+    settled = flush
+    check_size = nats_client.SteadyClient.check_size
+
     async def close(self) -> None:
         self.is_connected = False
 
@@ -58,8 +62,8 @@ class Subscription:
 
 @pytest.fixture
 async def transport() -> AsyncIterator[Any]:
-    made = actors_nats.NatsTransport(PickleCodec(), "actors", 3, 2, 30.0)
-    made._client = Client()
+    client: Any = Client()
+    made = actors_nats.NatsTransport(client, PickleCodec(), "actors", 3, 2, 30.0)
     made._inbox = "inbox"
     made._sender = asyncio.create_task(made._send())
     yield made
@@ -184,7 +188,7 @@ async def test_a_name_is_left_to_others_when_its_actor_stops(transport: Any) -> 
         await transport.serve("name", other)
         await ref.stop(block=False)
         await turns()
-        assert len(transport._client.subscriptions) == len(transport._served) == 1
+        assert len(transport._client.subscriptions) == len(transport._serving._served) == 1
         with pytest.raises(ActorDeadError):
             await transport.serve("name", ref)
         await transport.close()
@@ -274,8 +278,8 @@ async def test_what_ends_an_ask_otherwise_than_by_an_exception_is_an_answer(
         codec = PickleCodec()
         for text in (message, "again"):
             asked = SimpleNamespace(headers=None, data=codec.encode(text), reply="theirs", subject="actors.a")
-            await transport._handle(ref, asked)
-        answers = tuple(transport._answers)
+            await transport._serving._handle(ref, asked)
+        answers = tuple(transport._serving._answers)
         await asyncio.wait(answers)
         assert [each.cancelled() for each in answers] == [False, False]
         data = [each[1] for each in transport._client.published]
@@ -288,8 +292,8 @@ async def test_an_answering_task_that_is_cancelled_publishes_nothing(transport: 
         asked = SimpleNamespace(
             headers=None, data=PickleCodec().encode("keep"), reply="theirs", subject="actors.a"
         )
-        await transport._handle(ref, asked)
-        (answering,) = transport._answers
+        await transport._serving._handle(ref, asked)
+        (answering,) = transport._serving._answers
         await turns()
         answering.cancel()
         await asyncio.wait([answering])
@@ -314,9 +318,9 @@ async def test_an_interrupt_of_the_program_is_no_answer(transport: Any, error: B
     answer.set(Stubborn(error))
     if isinstance(error, KeyboardInterrupt):
         with pytest.raises(KeyboardInterrupt):
-            await transport._answer(asked, answer)
+            await transport._serving._answer(asked, answer)
     else:
-        await transport._answer(asked, answer)
+        await transport._serving._answer(asked, answer)
     assert len(transport._client.published) == (not isinstance(error, KeyboardInterrupt))
 
 
@@ -335,14 +339,14 @@ async def test_a_served_name_is_bounded_with_its_group(transport: Any) -> None:
 
 
 async def test_an_errors_text_need_not_be_utf_8(transport: Any) -> None:
-    await transport._publish_error(SimpleNamespace(reply="inbox.1"), ValueError("no file \udcff"))
+    await transport._serving._publish_error(SimpleNamespace(reply="inbox.1"), ValueError("no file \udcff"))
     assert b"no file \\udcff" in transport._client.published[0][1]
 
 
 async def test_no_task_is_left_of_a_closed_transport() -> None:
     tasks = asyncio.all_tasks()
-    made = actors_nats.NatsTransport(PickleCodec(), "actors", 3, 2, 30.0)
-    made._client = Client()
+    client: Any = Client()
+    made = actors_nats.NatsTransport(client, PickleCodec(), "actors", 3, 2, 30.0)
     made._sender = asyncio.create_task(made._send())
     await made.close()
     assert asyncio.all_tasks() == tasks

@@ -11,6 +11,7 @@ import pytest
 
 from actors import Actor, ActorDeadError, Backoff, MailboxFull, NoAnswer, Supervision
 from actors.remote import ConnectionLost, RemoteError, RemoteRef
+from actors.remote.ray_host import Host
 from tests.unit.actors.virtual_time import virtual_time
 
 actors_ray = pytest.importorskip("actors.ray")
@@ -44,7 +45,7 @@ class Quits(Actor):
     ("message", "kind"), [("exit", "SystemExit"), ("odd", "Odd"), ("cancel", "CancelledError")]
 )
 async def test_what_ends_an_ask_otherwise_than_by_an_exception_is_an_answer(message: str, kind: str) -> None:
-    host = actors_ray._Host(Quits, (), {}, Supervision(backoff=Backoff(first=0.001)))
+    host = Host(Quits, (), {}, Supervision(backoff=Backoff(first=0.001)))
     value, error = await host.handle(message, None, True, 20.0)
     assert value is None and isinstance(error, RemoteError) and error.kind == kind
     assert await host.handle("again", None, True, 20.0) == ("here", None)
@@ -84,7 +85,7 @@ async def test_an_asker_hears_whether_its_message_may_have_been_handled(
 
 
 async def test_a_call_that_is_cancelled_is_cancelled() -> None:
-    host = actors_ray._Host(Quits, (), {}, Supervision(backoff=Backoff(first=0.001)))
+    host = Host(Quits, (), {}, Supervision(backoff=Backoff(first=0.001)))
     assert await host.handle("", None, True, 20.0) == ("here", None)
     call = asyncio.create_task(host.handle("keep", None, True, 20.0))
     for _ in range(10):
@@ -104,7 +105,7 @@ async def test_an_exit_out_of_the_constructor_is_the_actors_and_an_interrupt_the
             super().__init__()
             raise error
 
-    host = actors_ray._Host(Broken, (), {}, Supervision())
+    host = Host(Broken, (), {}, Supervision())
     if isinstance(error, KeyboardInterrupt):
         with pytest.raises(KeyboardInterrupt):
             await host.handle("", None, True, 20.0)
