@@ -27,9 +27,10 @@ import pykka
 
 from actors._core import deadlock
 from actors._core.context import current
+from actors._core.derived import compute, compute_in_thread, derived, joined
 from actors._core.loops import call_on
 from actors._core.mirror import Mirror
-from actors._core.promise import ERROR, PENDING, VALUE, Callback, Promise, Waiter
+from actors._core.promise import PENDING, Callback, Promise, Waiter
 from actors._core.pykka_names import Unset
 from actors._errors import AskCycle, WouldDeadlock
 
@@ -122,7 +123,7 @@ class Future(Promise[T]):
         try:
             with contextlib.suppress(BaseException):  # the outcome keeps it
                 if self._state == PENDING:
-                    await self._hooked(token)
+                    await compute(self, token)
         finally:
             if self._tasks is not None and self._tasks.get(loop, (None, None))[1] is token:
                 del self._tasks[loop]
@@ -175,8 +176,7 @@ class Future(Promise[T]):
             pykka.Timeout: no reply within ``timeout`` seconds.
         """
         if self._get_hook is not None and self._state == PENDING:
-            with _Computing(self) as chain:
-                self._compute_in_thread(chain, timeout)
+            compute_in_thread(self, timeout)
             return self._outcome()
         if self._state == PENDING:
             if on_event_loop():
@@ -191,20 +191,6 @@ class Future(Promise[T]):
                 self.cancel()  # as for an awaiter: what was refused is not handled
                 raise
         return self._outcome()
-
-    def _compute_in_thread(self, chain: list[Future[Any]], timeout: float | None) -> None:
-        first = chain[-1]
-        if first._await_hook is None:
-            self._settle(VALUE, super().get(timeout=timeout))
-            return
-        if first._single is not None:
-            value = first._single.get(timeout=timeout)
-        else:
-            value = [source.get(timeout=timeout) for source in first._sources]
-        for each in reversed(chain):
-            if each._state == PENDING:
-                each._settle(VALUE, each._compute_hook(value))
-            value = each._outcome()
 
     def _block(self, timeout: float | None) -> None:
         # A bare lock, released once: threading.Event makes three objects and takes 2 us.
@@ -241,7 +227,8 @@ class Future(Promise[T]):
 
     def __await__(self) -> Generator[Any, None, T]:
         if self._get_hook is not None and self._state == PENDING:
-            return (yield from self._hooked().__await__())
+            yield from compute(self).__await__()
+            return self._outcome()
         cell = self.target
         if (
             cell is not None
@@ -254,63 +241,6 @@ class Future(Promise[T]):
         return self._outcome()
 
     __iter__ = __await__
-
-    def chain(self) -> list[Future[Any]]:
-        """This derived future and those that it is computed from one by one, as far as these are not done; it is not empty."""
-        chain: list[Future[Any]] = [self]
-        # Not by recursion: there may be thousands.
-        while (
-            (source := chain[-1]._single) is not None
-            and source._await_hook is not None
-            and source._state == PENDING
-        ):
-            chain.append(source)
-        return chain
-
-    async def _hooked(self, token: object = None) -> T:
-        with _Computing(self, token) as chain:
-            first, value = chain[-1], None
-            failure: BaseException | None = None
-            try:
-                if first._await_hook is not None:
-                    value = await first._await_hook()
-                else:  # a user's own hook is a blocking function: run it in a worker thread
-                    value = await asyncio.get_running_loop().run_in_executor(None, self.get)
-            except asyncio.CancelledError:
-                # The awaiter's task was cancelled, or the sources were. The latter is the outcome.
-                for each in reversed(chain):
-                    if any(isinstance(source, Future) and source.cancelled() for source in each._sources):
-                        each.cancel()
-                raise
-            except Exception as error:
-                failure = error
-            for each in reversed(chain):
-                value, failure = each._derive(value, failure)
-        return self._outcome()
-
-    def _derive(self, value: Any, failure: BaseException | None) -> tuple[Any, BaseException | None]:
-        """Settle a derived future, unless another awaiter has; return its value and its error.
-
-        Args:
-            value: what it is computed from.
-            failure: the error that came in its place.
-        """
-        if self._state == PENDING:
-            if failure is None and self._await_hook is not None:
-                try:
-                    value = self._compute_hook(value)
-                except Exception as error:
-                    failure = error
-            if isinstance(failure, asyncio.CancelledError):
-                self.cancel()
-            elif failure is not None:
-                self._settle(ERROR, failure)
-            else:
-                self._settle(VALUE, value)
-        if self._state == VALUE:
-            return self._value, None
-        self._keep_trace()  # before more frames of this awaiter are in it
-        return None, self._value
 
     def _park(self, loop: asyncio.AbstractEventLoop) -> Generator[Any, None, None]:
         cell = current.get()
@@ -349,11 +279,11 @@ class Future(Promise[T]):
 
     def map(self, func: Callable[[T], M]) -> Future[M]:
         """See :meth:`pykka.Future.map`."""
-        return _derived(super().map(func), self.as_coroutine, func, self)
+        return derived(super().map(func), self.as_coroutine, func, self)
 
     def filter(self: Future[Iterable[J]], func: Callable[[J], bool]) -> Future[Iterable[J]]:
         """See :meth:`pykka.Future.filter`."""
-        return _derived(
+        return derived(
             pykka.Future.filter(self, func),
             self.as_coroutine,
             lambda values: list(filter(func, values)),
@@ -362,70 +292,13 @@ class Future(Promise[T]):
 
     def join(self: Future[Any], *futures: pykka.Future[Any]) -> Future[Iterable[Any]]:
         """See :meth:`pykka.Future.join`."""
-
-        async def values() -> list[Any]:
-            return [await _anywhere(future) for future in (self, *futures)]
-
-        return _derived(pykka.Future.join(self, *futures), values, JOINED, self, *futures)
+        return joined(pykka.Future.join(self, *futures), (self, *futures))
 
     def reduce(self: Future[Iterable[J]], func: Callable[[R, J], R], *args: R) -> Future[R]:
         """See :meth:`pykka.Future.reduce`."""
-        return _derived(
+        return derived(
             pykka.Future.reduce(self, func, *args),
             self.as_coroutine,
             lambda values: functools.reduce(func, values, *args),
             self,
         )
-
-
-def _derived(
-    future: pykka.Future[M],
-    values: Callable[[], Awaitable[Any]],
-    compute: Callable[[Any], M],
-    *sources: pykka.Future[Any],
-) -> Future[M]:
-    made = cast("Future[M]", future)
-    made._await_hook, made._compute_hook = values, compute
-    made._sources = sources
-    if compute is not JOINED and isinstance(sources[0], Future):
-        made._single = sources[0]
-    return made
-
-
-def _joined(values: Any) -> Any:
-    return values
-
-
-JOINED: Callable[[Any], Any] = _joined
-
-
-class _Computing:
-    """Notes that somebody computes a future, and all in its chain.
-
-    Args:
-        future: the derived one.
-        token: the entry; None makes one.
-    """
-
-    __slots__ = ("_chain", "_token")
-
-    def __init__(self, future: Future[Any], token: object = None) -> None:
-        self._chain = future.chain()
-        self._token = object() if token is None else token
-
-    def __enter__(self) -> list[Future[Any]]:
-        for each in self._chain:
-            each.__dict__.setdefault("_computing", []).append(self._token)
-        return self._chain
-
-    def __exit__(self, *_exc: object) -> None:
-        for each in self._chain:
-            with contextlib.suppress(ValueError):  # withdrawn
-                each.__dict__["_computing"].remove(self._token)
-
-
-async def _anywhere(future: pykka.Future[T]) -> T:
-    if isinstance(future, Future):
-        return cast("T", await future)
-    # Awaiting one of pykka's own futures would block the loop.
-    return await asyncio.get_running_loop().run_in_executor(None, future.get)
