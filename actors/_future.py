@@ -48,6 +48,22 @@ def on_event_loop() -> bool:
     return asyncio._get_running_loop() is not None
 
 
+def never_block(what: str, instead: str) -> None:
+    """Refuse to block a thread that runs an event loop.
+
+    Args:
+        what: would block.
+        instead: what to write.
+
+    Raises:
+        WouldDeadlock: the thread runs one.
+    """
+    if on_event_loop():
+        raise WouldDeadlock(
+            f"{what} on the event loop's thread would wait for itself; use '{instead}' instead"
+        )
+
+
 class Future(Promise[T]):
     """The reply to an ask. ``await`` it on a loop, or ``get`` it in a thread without one."""
 
@@ -83,10 +99,11 @@ class Future(Promise[T]):
         entry = Callback(callback, loop, contextvars.copy_context() if context is None else context)
         if self.deadline is not None:
             entry.timer = self.timer_here(loop)
-        self.__dict__.setdefault("_callbacks", []).append(entry)
+        callbacks: list[Callback] = self.__dict__.setdefault("_callbacks", [])
+        callbacks.append(entry)
         if self._state != PENDING:
             with contextlib.suppress(ValueError):  # the thread that settled the future has taken it
-                self._callbacks.remove(entry)  # type: ignore[union-attr]
+                callbacks.remove(entry)
                 entry.schedule(self)
         elif self._get_hook is not None:
             tasks = self.__dict__.setdefault("_tasks", {})  # the loop alone would hold it weakly
@@ -108,11 +125,11 @@ class Future(Promise[T]):
 
     def remove_done_callback(self, callback: Callable[[Any], object]) -> int:
         """Forget a callback; return how many times it was there."""
-        before = list(self._callbacks or ())
-        removed = [entry for entry in before if entry.function == callback]
+        callbacks = self._callbacks or []
+        removed = [entry for entry in tuple(callbacks) if entry.function == callback]
         for entry in removed:
             with contextlib.suppress(ValueError):
-                self._callbacks.remove(entry)  # type: ignore[union-attr]
+                callbacks.remove(entry)
             if entry.timer is not None:
                 call_on(entry.loop, entry.drop_timer)
         if removed and self._tasks and self._state == PENDING:
@@ -179,11 +196,7 @@ class Future(Promise[T]):
             compute_in_thread(self, timeout)
             return self._outcome()
         if self._state == PENDING:
-            if on_event_loop():
-                raise WouldDeadlock(
-                    "Future.get() on the event loop's thread would wait for itself; "
-                    "use 'await future' instead"
-                )
+            never_block("Future.get()", "await future")
             try:
                 with deadlock.blocking(self):
                     self._block(timeout)

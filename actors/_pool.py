@@ -6,26 +6,31 @@ It keeps their number constant and tells the router who they are. Messages do no
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pykka import ActorDeadError
 
 from actors._actor import Actor
+from actors._checks import one_of
 from actors._core.closing import close_if_empty
 from actors._core.crash_reports import report
 from actors._core.interruption import as_failure
 from actors._core.lifecycle import spawn_child
 from actors._dispatch import handles
 from actors._errors import Escalated
-from actors._policy import RestartHistory, Supervision
+from actors._policy import ESCALATE, RestartHistory, Supervision
 from actors._pool_messages import Resize, StopPool
+from actors._router import Router
+from actors._routing import Routing
 
 if TYPE_CHECKING:
     from actors._core.cell import Cell
     from actors._future import Future
     from actors._ref import ActorRef
-    from actors._router import Router
+
+A = TypeVar("A", bound=Actor)
 
 FIRST_LOOK, LAST_LOOK = 0.001, 0.05
 """Seconds between checks whether leaving workers are done: doubled from the first to the last."""
@@ -231,3 +236,32 @@ def _close_if_done(cell: Cell) -> bool:
         return False
     cell.request_stop()
     return True
+
+
+def start_pool(
+    spawn: Callable[..., ActorRef[Any]],
+    actor_class: type[A],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    *,
+    size: int,
+    routing: Routing,
+    name: str | None,
+    workers: Supervision,
+) -> Router[A]:
+    """Start a pool and return its router; see :meth:`actors.Actor.spawn_pool`.
+
+    Args:
+        spawn: starts the pool's actor: the ``spawn`` of its parent or of the system.
+        actor_class: the workers' class.
+        args: for its constructor.
+        kwargs: for its constructor.
+        size: how many workers.
+        routing: chooses a message's worker.
+        name: the pool's name; None generates one.
+        workers: how the pool supervises the workers.
+    """
+    one_of("supervision", workers, Supervision)
+    router: Router[A] = Router(routing, size)
+    router.pool = spawn(Pool, router, actor_class, args, kwargs, workers, name=name, supervision=ESCALATE)
+    return router

@@ -10,7 +10,7 @@ module merges them once per object.
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 import pykka
 from pykka import ActorDeadError
@@ -68,7 +68,7 @@ class ActorProxy(pykka.ActorProxy[A], Generic[A]):
         if info.traversable:
             inner = self._actor_proxies.get(attr_path)
             if inner is None:
-                inner = ActorProxy(actor_ref=self.actor_ref, attr_path=attr_path)  # type: ignore[arg-type]
+                inner = ActorProxy(actor_ref=cast("ActorRef[A]", self.actor_ref), attr_path=attr_path)
                 self._actor_proxies[attr_path] = inner
             return inner
         return self.actor_ref.ask(ProxyGetAttr(attr_path=attr_path), block=False)
@@ -92,7 +92,7 @@ class ActorProxy(pykka.ActorProxy[A], Generic[A]):
             a future that is done when the attribute is set, or has the actor's error.
         """
         message = ProxySetAttr(attr_path=(*self._attr_path, name), value=value)
-        return self.actor_ref.ask(message, block=False)  # type: ignore[return-value]
+        return cast("Future[None]", self.actor_ref.ask(message, block=False))
 
 
 class CallableProxy(pykka.CallableProxy[A], Generic[A]):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Coroutine, Generator
 from contextvars import copy_context
 from threading import get_ident
@@ -15,35 +14,27 @@ from pykka.messages import ProxyCall
 from actors._checks import timeout_of
 from actors._core import stopping
 from actors._core.context import current, origin
-from actors._core.inspection import statistics_of
+from actors._core.expiry import expire
 from actors._core.lifecycle import started
-from actors._core.mailbox import ControlMessage, Mailbox
-from actors._core.pykka_names import ActorStop
+from actors._core.mailbox import ControlMessage
 from actors._core.unheard import refuse
-from actors._core.waiting import wait_for_room
-from actors._errors import MailboxFull, WouldDeadlock
-from actors._future import Future, on_event_loop
+from actors._core.waiting import let_in_within, wait_for_room
+from actors._errors import MailboxFull
+from actors._future import Future, never_block
+from actors._identity import A_co, Identity
 from actors._messages import Request
 from actors._proxy import ActorProxy
 
 if TYPE_CHECKING:
-    from actors._core.cell import Cell
     from actors._core.envelope import Envelope
-    from actors._core.stats import ActorStatistics
     from actors._types import Answers, AnswersLater, Takes, To
 
-if TYPE_CHECKING:
-    from typing_extensions import TypeVar as TypeVarWithDefault  # type checkers know it without the package
-
-    A_co = TypeVarWithDefault("A_co", bound=pykka.Actor, covariant=True, default=Any)
-else:
-    A_co = TypeVar("A_co", bound=pykka.Actor, covariant=True)
 R = TypeVar("R")
 P = ParamSpec("P")
 M = TypeVar("M")
 
 
-class ActorRef(pykka.ActorRef[A_co], Generic[A_co]):  # type: ignore[type-var]  # pykka's is invariant
+class ActorRef(Identity[A_co], Generic[A_co]):
     """A reference to an actor, for any thread. It survives restarts: same ref, same mailbox, new instance.
 
     To a type checker, a ref of a subclass is a ref of its base class, and a bare ``ActorRef`` an ``ActorRef[Any]``.
@@ -51,64 +42,6 @@ class ActorRef(pykka.ActorRef[A_co], Generic[A_co]):  # type: ignore[type-var]  
     ``await ref`` waits until the actor has started and returns the ref; if the actor stops before that,
     it raises ``ActorDeadError``, caused by the actor's failure.
     """
-
-    actor_inbox: Mailbox  # type: ignore[assignment]
-
-    def __init__(self, cell: Cell) -> None:
-        self._cell = cell
-        self.actor_inbox = cell.mailbox
-
-    # Properties in place of pykka's attributes: a ref is made for every actor, and most are never asked
-    # for their URN (a uuid4 takes 2.7 us).
-
-    @property
-    def actor_class(self) -> type[A_co]:  # type: ignore[override]
-        """The class of the actor."""
-        return self._cell.actor_class  # type: ignore[return-value]
-
-    @property
-    def actor_urn(self) -> str:  # type: ignore[override]
-        """The actor's URN (a uuid4); it survives restarts."""
-        return self._cell.urn
-
-    @property
-    def actor_stopped(self) -> Any:  # type: ignore[override]
-        """Tell whether the actor has stopped, as an event: ``is_set()``, ``wait(timeout)``."""
-        return self._cell.stopped_flag
-
-    @property
-    def path(self) -> str:
-        """The actor's path in its system, such as ``/service/default/g1/orders.3``."""
-        return self._cell.path
-
-    @property
-    def name(self) -> str:
-        """The last part of the path."""
-        return self._cell.name
-
-    def _actor_weakref(self) -> A_co | None:  # type: ignore[override]
-        return self._cell.actor  # type: ignore[return-value]
-
-    def __repr__(self) -> str:
-        return f"<ActorRef for {self}>"
-
-    # ``dataclasses.asdict`` and the like copy what a message holds. A ref has no state of its own.
-
-    def __copy__(self) -> ActorRef[A_co]:
-        return self
-
-    def __deepcopy__(self, _memo: dict[int, Any]) -> ActorRef[A_co]:
-        return self
-
-    def __reduce_ex__(self, _protocol: Any) -> Any:
-        raise TypeError(f"the ref of {self} cannot be pickled: actors live in one process; see actors.remote")
-
-    def __str__(self) -> str:
-        return self._cell.label
-
-    def is_alive(self) -> bool:
-        """Tell whether the actor accepts messages (it does between a failure and its restart)."""
-        return not self.actor_inbox.closed and not self._cell.loop.is_closed()
 
     def __await__(self) -> Generator[Any, None, ActorRef[A_co]]:
         return started(self._cell).__await__()
@@ -127,7 +60,7 @@ class ActorRef(pykka.ActorRef[A_co], Generic[A_co]):  # type: ignore[type-var]  
             ActorDeadError: the actor has stopped.
             MailboxFull: the mailbox is at its bound and its overflow policy refuses.
         """
-        cell: Cell = self._cell  # type: ignore[attr-defined]  # ``self`` is a ref
+        cell = self._cell
         # The usual cases of ``origin``: nobody's code, or an actor's, and no variables are set.
         context = copy_context()
         envelope: Envelope
@@ -164,7 +97,7 @@ class ActorRef(pykka.ActorRef[A_co], Generic[A_co]):  # type: ignore[type-var]  
             urgent: as for :meth:`tell`.
         """
         try:
-            self.tell(message, urgent=urgent)  # type: ignore[attr-defined]
+            self.tell(message, urgent=urgent)
         except (ActorDeadError, MailboxFull):
             return False
         return True
@@ -183,7 +116,7 @@ class ActorRef(pykka.ActorRef[A_co], Generic[A_co]):  # type: ignore[type-var]  
             MailboxFull: no room within ``timeout`` seconds, or too many senders wait.
         """
         timeout_of("timeout", timeout)
-        cell: Cell = self._cell  # type: ignore[attr-defined]  # ``self`` is a ref
+        cell = self._cell
         envelope = (message, None, cell.clock(), *origin())
         mailbox = cell.mailbox
         if isinstance(message, ControlMessage):
@@ -194,13 +127,7 @@ class ActorRef(pykka.ActorRef[A_co], Generic[A_co]):  # type: ignore[type-var]  
             return
         room = wait_for_room(mailbox, envelope)
         if room is not None:
-            try:
-                async with asyncio.timeout(timeout):
-                    await room
-            except TimeoutError:
-                if room.value_set():  # the message got in at the same moment
-                    return
-                raise mailbox.full() from None
+            await let_in_within(mailbox, room, timeout)
 
     def forward(self, message: Any, reply_to: Future[Any], *, urgent: bool = False) -> None:
         """Send a message whose reply goes to an existing future, such as one of ``take_reply``.
@@ -311,11 +238,8 @@ class ActorRef(pykka.ActorRef[A_co], Generic[A_co]):  # type: ignore[type-var]  
             pykka.Timeout: a blocking ask had no reply within ``timeout`` seconds. With ``block=False``
                 it is the future's error.
         """
-        if block and on_event_loop():
-            raise WouldDeadlock(
-                "a blocking ask() on the event loop's thread would wait for itself; "
-                "use 'await ref.ask(message, block=False)' instead"
-            )
+        if block:
+            never_block("a blocking ask()", "await ref.ask(message, block=False)")
         if timeout is not None:
             timeout_of("timeout", timeout)
         cell = self._cell
@@ -333,7 +257,7 @@ class ActorRef(pykka.ActorRef[A_co], Generic[A_co]):  # type: ignore[type-var]  
             refuse(cell, future, error)
         if not block:
             if timeout is not None:
-                cell.system.expire(future, timeout)
+                expire(cell.system, future, timeout)
             return future
         cell.system.check_loop()
         try:
@@ -375,12 +299,12 @@ class ActorRef(pykka.ActorRef[A_co], Generic[A_co]):  # type: ignore[type-var]  
             raise AttributeError(f"{self} has no public method {name!r}")
         return self.ask(ProxyCall(attr_path=(name,), args=args, kwargs=kwargs), block=False)
 
-    @overload  # type: ignore[override]  # pykka says Any
+    @overload
     def stop(self, *, block: Literal[True] = True, timeout: float | None = None) -> bool: ...
     @overload
     def stop(self, *, block: Literal[False], timeout: float | None = None) -> Future[bool]: ...
     @overload
-    def stop(self, *, block: bool, timeout: float | None = None) -> bool | Future[bool]: ...
+    def stop(self, *, block: bool = True, timeout: float | None = None) -> bool | Future[bool]: ...
     def stop(self, *, block: bool = True, timeout: float | None = None) -> bool | Future[bool]:
         """Stop the actor after the messages that are in its mailbox now; see :meth:`pykka.ActorRef.stop`.
 
@@ -395,23 +319,11 @@ class ActorRef(pykka.ActorRef[A_co], Generic[A_co]):  # type: ignore[type-var]  
             WouldDeadlock: a blocking stop on the event loop's thread.
             pykka.Timeout: a blocking stop took longer than ``timeout`` seconds.
         """
-        if block and on_event_loop():
-            raise WouldDeadlock(
-                "a blocking stop() on the event loop's thread would wait for itself; "
-                "use 'await ref.stop(block=False)' instead"
-            )
-        future = stopping.StopReply()
-        future.target = self._cell
-        envelope = (ActorStop(), None, self._cell.clock(), current.get(), None, None)
-        if not stopping.note(self._cell, future) or not self.actor_inbox.push_stop(envelope):
-            future.try_set(False)
-        self._cell.system.check_loop()
+        if block:
+            never_block("a blocking stop()", "await ref.stop(block=False)")
+        future = stopping.request(self._cell)
         return future.get(timeout=timeout) if block else future
 
     def proxy(self) -> ActorProxy[A_co]:
         """Make an object with the actor's attributes and methods; see :meth:`pykka.ActorRef.proxy`."""
         return ActorProxy(actor_ref=self)
-
-    def statistics(self) -> ActorStatistics:
-        """Counters, histograms and the mailbox of this actor at this moment."""
-        return statistics_of(self._cell)

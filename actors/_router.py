@@ -12,18 +12,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 
 import pykka
 from pykka import ActorDeadError
 
-from actors._checks import one_of, timeout_of
+from actors._checks import timeout_of
 from actors._core.routed_asks import ask_all, ask_one, joined
-from actors._errors import MailboxFull, WouldDeadlock
-from actors._future import Future, on_event_loop
+from actors._errors import MailboxFull
+from actors._future import Future, never_block
 from actors._messages import Request
-from actors._policy import ESCALATE, Supervision
 from actors._pool_messages import Resize, RouterStatistics, Stopped, StopPool
 from actors._routing import ROUND_ROBIN, Broadcast, Members, Routing
 
@@ -290,11 +289,8 @@ class Router(Generic[A]):
             WouldDeadlock: a blocking ask on the event loop's thread.
             pykka.Timeout: a blocking ask had no reply within ``timeout`` seconds.
         """
-        if block and on_event_loop():
-            raise WouldDeadlock(
-                "a blocking ask() on the event loop's thread would wait for itself; "
-                "use 'await router.ask(message, block=False)' instead"
-            )
+        if block:
+            never_block("a blocking ask()", "await router.ask(message, block=False)")
         future = (
             ask_all(self.refs, message, timeout, urgent=urgent, dead=self._dead)
             if self._to_all
@@ -349,11 +345,8 @@ class Router(Generic[A]):
             WouldDeadlock: a blocking stop on the event loop's thread.
             pykka.Timeout: a blocking stop took longer than ``timeout`` seconds.
         """
-        if block and on_event_loop():
-            raise WouldDeadlock(
-                "a blocking stop() on the event loop's thread would wait for itself; "
-                "use 'await router.stop(block=False)' instead"
-            )
+        if block:
+            never_block("a blocking stop()", "await router.stop(block=False)")
         future: Future[bool]
         if self.pool is None:
             stops = [ref.stop(block=False) for ref in self._members.refs]
@@ -379,34 +372,3 @@ class Router(Generic[A]):
             depth=sum(worker.mailbox.depth for worker in workers),
             workers=workers,
         )
-
-
-def start_pool(
-    spawn: Callable[..., ActorRef[Any]],
-    actor_class: type[A],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    *,
-    size: int,
-    routing: Routing,
-    name: str | None,
-    workers: Supervision,
-) -> Router[A]:
-    """Start a pool and return its router; see :meth:`actors.Actor.spawn_pool`.
-
-    Args:
-        spawn: starts the pool's actor: the ``spawn`` of its parent or of the system.
-        actor_class: the workers' class.
-        args: for its constructor.
-        kwargs: for its constructor.
-        size: how many workers.
-        routing: chooses a message's worker.
-        name: the pool's name; None generates one.
-        workers: how the pool supervises the workers.
-    """
-    from actors._pool import Pool  # an actor itself: at the top of the module the import would be circular
-
-    one_of("supervision", workers, Supervision)
-    router: Router[A] = Router(routing, size)
-    router.pool = spawn(Pool, router, actor_class, args, kwargs, workers, name=name, supervision=ESCALATE)
-    return router

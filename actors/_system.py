@@ -9,13 +9,12 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from actors._checks import capacity_of, one_of, seconds, timeout_of
 from actors._core import forking, inspection, lifecycle, termination
-from actors._core.instruments import Hooks, Instrument
 from actors._core.lifecycle import STOPPED
 from actors._core.log_safely import log_safely
 from actors._core.loops import tell_when_closed
@@ -27,18 +26,16 @@ from actors._errors import ActorError, SpawnRefused
 from actors._events import EventStream
 from actors._overflow import FAIL, Overflow
 from actors._policy import STOP_ON_FAILURE, RestartHistory, Supervision
-from actors._router import Router, start_pool
 from actors._routing import ROUND_ROBIN, Routing
+from actors._system_view import SystemView
 
 if TYPE_CHECKING:
     from actors._actor import Actor
     from actors._core.cell import Cell
     from actors._core.dispatcher import Dispatcher
-    from actors._core.inspection import PendingAsk
-    from actors._core.stats import ActorStatistics
     from actors._errors import Escalated
-    from actors._future import Future
     from actors._ref import ActorRef
+    from actors._router import Router
 
 logger = logging.getLogger("actors")
 
@@ -60,7 +57,7 @@ class StopReport:
         return not self.left
 
 
-class ActorSystem:
+class ActorSystem(SystemView):
     """A tree of actors on the event loop that is running when the system is made.
 
     ``async with ActorSystem() as system: ref = system.spawn(MyActor)`` stops all actors at the end,
@@ -115,6 +112,7 @@ class ActorSystem:
         ):
             if what != "stop_timeout" or value is not None:
                 seconds(what, value)
+        super().__init__(clock)
         self.name = name
         self.loop = loop or asyncio.get_running_loop()
         tell_when_closed(self.loop, self)
@@ -125,7 +123,6 @@ class ActorSystem:
         if not self.thread:
             self.loop.call_soon_threadsafe(self._arrive)
         self.rng = rng or random.Random()
-        self.clock = clock
         self.mailbox_capacity = mailbox_capacity
         self.overflow = overflow
         self.stop_grace = stop_grace
@@ -139,9 +136,6 @@ class ActorSystem:
         self.registered = registered
         self.events = EventStream()
         self.failure: asyncio.Future[Escalated] = self.loop.create_future()
-        self._hooks = Hooks(self._hooks_changed)
-        self.top: dict[str, Cell] = {}
-        """The cells of the top-level actors, oldest first."""
         self._names = itertools.count(1)
         self.children_history: RestartHistory | None = None
         """The failures of top-level actors that are restarted together."""
@@ -227,6 +221,10 @@ class ActorSystem:
             supervision: how the pool supervises the workers.
             kwargs: for the workers' constructor.
         """
+        from actors._pool import (
+            start_pool,  # an actor itself: at the top of the module the import would be circular
+        )
+
         return start_pool(
             self.spawn,
             actor_class,
@@ -355,66 +353,6 @@ class ActorSystem:
         if not self.failure.done():
             self.failure.set_result(error)
 
-    # -- looking in ------------------------------------------------------------------------------
-
-    @property
-    def children(self) -> tuple[ActorRef[Any], ...]:
-        """The top-level actors, oldest first."""
-        return tuple(cell.ref for cell in tuple(self.top.values()))
-
-    def walk(self) -> list[Cell]:
-        """The cells of all living actors, parents before children; for tools inside the runtime."""
-        return inspection.walk(self.top)
-
-    def paths(self) -> list[str]:
-        """The paths of all living actors, parents before children."""
-        return [cell.path for cell in self.walk()]
-
-    def lookup(self, path: str) -> ActorRef[Any] | None:
-        """The living actor at a path such as ``/service/default/g1``, or None."""
-        return inspection.lookup(self.top, path)
-
-    def find(self, pattern: str) -> list[ActorRef[Any]]:
-        """The living actors whose paths match a shell pattern such as ``/service/*/g1``.
-
-        ``*`` stands for one part of a path or a piece of one, ``**`` for any number of parts.
-        """
-        return inspection.find(self.top, pattern)
-
-    def statistics(self) -> list[ActorStatistics]:
-        """The statistics of all living actors, parents before children."""
-        return [inspection.statistics_of(cell) for cell in self.walk()]
-
-    def pending_asks(self) -> list[PendingAsk]:
-        """All asks that wait in a mailbox or are being handled, oldest first."""
-        return inspection.pending_asks(self.top, self.clock())
-
-    def dump(self) -> str:
-        """All actors, a line each, with the stacks of the handlers that wait."""
-        return "\n".join(self.dumping())
-
-    def dumping(self) -> Iterator[str]:
-        """Yield what :meth:`dump` says, actor by actor. Actors may start and stop in between, and may then be missed or included."""
-        return inspection.dumping(self.top)
-
-    # -- instruments ----------------------------------------------------------------------------
-
-    def instrument(self, instrument: Instrument) -> Callable[[], None]:
-        """Install an instrument, which sees every message; return a function that removes it."""
-        self._hooks.add(instrument)
-        self._hooks_changed()
-        return lambda: self._hooks.remove(instrument)
-
-    @property
-    def hooks_in_use(self) -> Hooks | None:
-        """The instruments' hooks; None if no instrument is installed."""
-        return self._hooks if self._hooks.instruments else None
-
-    def _hooks_changed(self) -> None:
-        hooks = self.hooks_in_use
-        for cell in self.walk():
-            cell.hooks = cell.mailbox.hooks = hooks
-
     # -- for the cells --------------------------------------------------------------------------
 
     def on_loop(self, call: Callable[..., object], *args: Any) -> bool:
@@ -435,27 +373,6 @@ class ActorSystem:
         except RuntimeError:
             return False
         return True
-
-    def expire(self, future: Future[Any], timeout: float) -> None:
-        """Give up an ask (its ``future``) after ``timeout`` seconds.
-
-        Args:
-            future: the reply.
-            timeout: seconds; the error names them.
-        """
-
-        def arm() -> None:
-            if not future.done():
-                future.expires(self.loop.call_later(timeout, self._expire, future, timeout))
-
-        future.deadline = time.monotonic() + timeout, timeout, self.loop
-        if not self.on_loop(arm):
-            self.loop_closed()
-
-    def _expire(self, future: Future[Any], timeout: float) -> None:
-        future.expire(timeout)
-        if self.turns.pending:  # Ctrl-C may have lost the turn that the ask has waited for
-            self.turns.look_again()
 
     def check_loop(self) -> None:
         """Settle all futures if the loop is closed, so that nobody blocks for ever."""

@@ -8,7 +8,10 @@ leaves its messages to ``@handles``, takes and answers ``Any``.
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from actors._core.cell import Cell
 
 M_contra = TypeVar("M_contra", contravariant=True)
 R_co = TypeVar("R_co", covariant=True)
@@ -45,3 +48,9 @@ class To(Protocol[A_co]):
     def actor_class(self) -> type[A_co]:
         """See :attr:`actors.ActorRef.actor_class`."""
         ...
+
+    @property
+    def _cell(self) -> Cell: ...
+
+    def tell(self, message: Any, *, urgent: bool = False) -> None:
+        """See :meth:`actors.ActorRef.tell`."""

@@ -26,7 +26,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from threading import get_ident
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from pykka import ActorDeadError
 
@@ -107,7 +107,7 @@ class Cell:
 
     # The life.
     state: str = field(init=False, default=NEW)
-    actor: Actor = field(init=False, default=None)  # type: ignore[assignment]  # until lifecycle.create()
+    actor: Actor = field(init=False, default=cast("Actor", None))  # until lifecycle.create()
     started: bool = field(init=False, default=False)
     """Whether ``on_start`` of this life has succeeded, so that ``on_stop`` belongs to it."""
     restarts: int = field(init=False, default=0)

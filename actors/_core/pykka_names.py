@@ -60,12 +60,14 @@ class Refs(Generic[R]):
 
 def _install_registry() -> Refs[Any]:
     """Put the storage above into pykka's registry, once; refs that are registered already stay."""
-    refs: Any = ActorRegistry._actor_refs
-    if not isinstance(refs, Refs):
-        with ActorRegistry._actor_refs_lock:
-            refs = Refs(ActorRegistry._actor_refs)
-            ActorRegistry._actor_refs = refs
-    return refs  # type: ignore[no-any-return]
+    registry: Any = ActorRegistry
+    known = registry._actor_refs
+    if isinstance(known, Refs):
+        return known
+    with registry._actor_refs_lock:
+        refs: Refs[Any] = Refs(registry._actor_refs)
+        registry._actor_refs = refs
+    return refs
 
 
 _registry = _install_registry()

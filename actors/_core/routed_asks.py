@@ -9,6 +9,7 @@ from pykka import ActorDeadError
 
 from actors._checks import timeout_of
 from actors._core.context import origin
+from actors._core.expiry import expire
 from actors._core.mailbox import ControlMessage
 from actors._core.unheard import refuse
 from actors._errors import MailboxFull
@@ -43,7 +44,7 @@ def ask_one(
             refuse(future.target, future, error)
     # Not ``future.target``: a worker in another thread may have taken the reply over already.
     if cell is not None and timeout is not None and not future.done():
-        cell.system.expire(future, timeout)
+        expire(cell.system, future, timeout)
     return future
 
 

@@ -19,7 +19,7 @@ from collections.abc import Coroutine, Generator
 from contextlib import suppress
 from contextvars import Context
 from types import CoroutineType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from actors._core.interruption import raise_in_loop
 
@@ -93,7 +93,7 @@ class Standby:
         """An exception of the first step that has to leave the loop, such as Ctrl-C."""
         self._asyncio_future_blocking = False
         self._loop = task.get_loop()
-        self._coroutine: Coroutine[Any, Any, Any] = task.get_coro()  # type: ignore[assignment]
+        self._coroutine = cast("Coroutine[Any, Any, Any]", task.get_coro())
         self._handler: Handler | None = None
         self._wake_up: Any = None
         self._waits_for: Any = None

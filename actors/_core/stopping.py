@@ -13,7 +13,9 @@ import weakref
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from actors._core.context import current
 from actors._core.lifecycle import STOPPED
+from actors._core.pykka_names import ActorStop
 from actors._future import Future
 
 if TYPE_CHECKING:
@@ -57,6 +59,24 @@ class StopReply(Future[bool]):
         if kept is not None:
             kept.pop(weakref.ref(self), None)
         return settled
+
+
+def request(cell: Cell) -> StopReply:
+    """Have an actor stop after the messages that are in its mailbox now. In any thread.
+
+    Args:
+        cell: the actor's.
+
+    Returns:
+        the reply: False if it was dead already.
+    """
+    reply = StopReply()
+    reply.target = cell
+    envelope = (ActorStop(), None, cell.clock(), current.get(), None, None)
+    if not note(cell, reply) or not cell.mailbox.push_stop(envelope):
+        reply.try_set(False)
+    cell.system.check_loop()
+    return reply
 
 
 def note(cell: Cell, reply: StopReply) -> bool:

@@ -7,6 +7,7 @@ of the normal lane, which need no room otherwise, line up in the queue while the
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from typing import TYPE_CHECKING
 
@@ -124,6 +125,26 @@ def block_for_room(mailbox: Mailbox, room: Future[None], timeout: float | None) 
         if room.cancelled():
             raise
         room.result()  # let in, or refused, at the same moment
+
+
+async def let_in_within(mailbox: Mailbox, room: Future[None], timeout: float | None) -> None:
+    """Wait in a coroutine until a waiting message is in the lane.
+
+    Args:
+        mailbox: the full mailbox.
+        room: the future of :func:`wait_for_room`.
+        timeout: seconds to wait at most; None waits without a limit.
+
+    Raises:
+        MailboxFull: no room in time.
+        ActorDeadError: the actor has stopped meanwhile.
+    """
+    try:
+        async with asyncio.timeout(timeout):
+            await room
+    except TimeoutError:
+        if not room.value_set():  # else the message got in at the same moment
+            raise mailbox.full() from None
 
 
 def let_in(mailbox: Mailbox) -> None:

@@ -26,7 +26,7 @@ class ProcessRef(ActorRef[P]):
     @property
     def actor_class(self) -> type[P]:  # type: ignore[override]
         """The class of the actor in the worker."""
-        return cast("ProcessCell", self._cell).hosted  # type: ignore[return-value]
+        return cast("type[P]", cast("ProcessCell", self._cell).hosted)
 
     def _actor_weakref(self) -> P | None:  # type: ignore[override]
         # What a proxy looks at to learn the names of methods and attributes.
@@ -87,6 +87,7 @@ class ProcessActor(Actor):
     """Seconds that each of its last hooks, with the stop of its children, and then its exit, may take before it is killed."""
 
     _cell_class = ProcessCell
+    _host: ClassVar[type[Host]]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -105,7 +106,7 @@ class ProcessActor(Actor):
         if host is None:
             body = {"hosted": cls, "__module__": cls.__module__, "__qualname__": cls.__qualname__}
             host = type(cls.__name__, (Host,), body)
-            cls._host = host  # type: ignore[attr-defined]
+            cls._host = host
         for setting in ("mailbox_capacity", "overflow", "stop_grace", "hook_timeout"):
             setattr(host, setting, getattr(cls, setting))
         return cast("type[Host]", host)

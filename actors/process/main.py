@@ -35,6 +35,8 @@ from actors.process.link import PARENT_IS_GONE, Link, LogHandler, Reply, Taken
 from actors.process.spec import Spec
 
 if TYPE_CHECKING:
+    import io
+
     from actors._core.envelope import Envelope
 
 loading_main = False
@@ -368,7 +370,7 @@ def main(fd: int) -> None:
     """
     _die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to the whole group; the parent decides
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    cast("io.TextIOWrapper", sys.stdout).reconfigure(line_buffering=True)
     watched = os.dup(fd)
     threading.Thread(target=_end_with_parent, args=(watched,), name="parent", daemon=True).start()
     worker = Worker(socket.socket(fileno=fd))

@@ -11,8 +11,8 @@ from pykka import ActorDeadError
 
 from actors._checks import timeout_of
 from actors._core.context import current
-from actors._errors import MailboxFull, WouldDeadlock
-from actors._future import Future, on_event_loop
+from actors._errors import MailboxFull
+from actors._future import Future, never_block
 from actors._trace import TraceContext, ambient
 from actors.remote.errors import ConnectionLost
 
@@ -150,8 +150,8 @@ class RemoteRef:
             RemoteError: the handler raised. With ``block=False`` these are the future's errors.
             ValueError: the timeout is NaN.
         """
-        if block and on_event_loop():
-            raise WouldDeadlock("a blocking ask() on an event loop's thread; use block=False and await")
+        if block:
+            never_block("a blocking ask()", "await ref.ask(message, block=False)")
         timeout_of("timeout", timeout)
         future: Future[Any] = Future()
         limit = self.transport.ask_timeout if timeout is None else timeout
