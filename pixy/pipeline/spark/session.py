@@ -44,6 +44,8 @@ _DEFAULTS = {
     "spark.hadoop.mapreduce.fileoutputcommitter.algorithm.version": "2",
     "spark.hadoop.mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "spark.sql.streaming.stopTimeout": "60s",
+    # Python and Java connect to each other for each result and worker. Spark's 15 s are too short for a busy machine.
+    "spark.python.authenticate.socketTimeout": "120s",
 }
 _DELTA_EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 _DELTA_DEFAULTS = {

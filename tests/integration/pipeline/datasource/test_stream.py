@@ -6,13 +6,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.integration.pipeline.datasource.queries import caught_up, ended, error_of, stopped_when, until
 from tests.integration.pipeline.datasource.reading import given
 from tests.integration.pipeline.support import FAST_START, World
 from tests.support import ROOT
@@ -32,8 +31,12 @@ class Stream:
     def run(self, **more: Any) -> list[tuple[int, int, int]]:
         """Run the query once and return its rows; Spark reads one batch, up to the limit."""
         before = len(self.seen)
-        self.query(**more).awaitTermination(120)
+        ended(lambda: self.query(**more))
         return self.seen[before:]
+
+    def endless(self) -> Any:
+        """Start a query that goes on until it is stopped."""
+        return self.query(trigger={"processingTime": "0 seconds"})
 
     def query(self, trigger: dict[str, Any] | None = None, **more: Any) -> Any:
         from pixy.pipeline.datasource import register
@@ -63,29 +66,16 @@ def every(partitions: int, count: int) -> list[tuple[int, int]]:
     return [(number, offset) for number in range(partitions) for offset in range(count // partitions)]
 
 
-def error_of(query: Any) -> str:
-    with pytest.raises(Exception) as caught:
-        query.awaitTermination(120)
-    return str(caught.value)
-
-
-def until(check: Callable[[], bool], failure: str) -> None:
-    deadline = time.monotonic() + 120
-    while not check():
-        assert time.monotonic() < deadline, failure
-        time.sleep(0.1)
-
-
 def test_a_stream_continues_at_its_checkpoint_and_obeys_its_limit(world: World, name: str) -> None:
     world.kafka.create_topic(name, 2)
     world.produce(name, 400, 2)
     stream = Stream(world, name, maxOffsetsPerTrigger=100)
-    query = stream.query(trigger={"processingTime": "0 seconds"})
-    until(lambda: len(stream.seen) >= 400, "records are missing")
-    # A batch that is stopped before Spark commits it is read again.
-    last = Path(stream.checkpoint, "commits", str(stream.seen[-1][0]))
-    until(last.exists, "the last batch was not committed")
-    query.stop()
+
+    def committed() -> bool:
+        # A batch that is stopped before Spark commits it is read again.
+        return len(stream.seen) >= 400 and Path(stream.checkpoint, f"commits/{stream.seen[-1][0]}").exists()
+
+    stopped_when(stream.endless, committed, "records are missing, or the last batch was not committed")
     sizes: dict[int, int] = {}
     for number, _, _ in stream.seen:
         sizes[number] = sizes.get(number, 0) + 1
@@ -120,7 +110,7 @@ def test_a_failed_first_batch_is_repeated_with_the_same_offsets(world: World, na
     world.produce(name, 40, 2)
     stream = Stream(world, name, startingOffsets="latest")
     stream.fail_in = 0
-    assert "planted" in error_of(stream.query())
+    assert "planted" in error_of(stream.query)
     world.produce(name, 20, 2)
     assert stream.run() == [], "the first batch is repeated, and was empty"
     assert len(stream.run()) == 20
@@ -157,16 +147,14 @@ def test_a_failed_batch_is_repeated_with_the_same_offsets(world: World, name: st
     world.produce(name, 100, 2)
     stream = Stream(world, name, maxOffsetsPerTrigger=30)
     stream.fail_in = 0
-    assert "planted" in error_of(stream.query())
+    assert "planted" in error_of(stream.query)
     world.produce(name, 100, 2)
     first = stream.run()
     assert {number for number, _, _ in first} <= {0, 1}
     assert sorted((partition, offset) for number, partition, offset in first if number == 0) == [
         (number, offset) for number in (0, 1) for offset in range(15)
     ]
-    query = stream.query(trigger={"processingTime": "0 seconds"})
-    until(lambda: len(stream.seen) >= 200, "records are missing")
-    query.stop()
+    stopped_when(stream.endless, lambda: len(stream.seen) >= 200, "records are missing")
     assert stream.offsets() == every(2, 200)
 
 
@@ -177,15 +165,17 @@ def test_both_isolation_levels_read_what_sparks_source_reads(world: World, every
     for level in ("read_committed", "read_uncommitted"):
         stream = Stream(world, name, isolationLevel=level, maxOffsetsPerTrigger=50)
         stream.checkpoint = str(world.folder / level)
-        query = stream.query(trigger={"processingTime": "0 seconds"})
         want = sorted(
             (row.partition, row.offset)
             for row in jvm(world, name, **{"kafka.isolation.level": level})
             .select("partition", "offset")
             .collect()
         )
-        until(lambda stream=stream, want=want: len(stream.seen) >= len(want), "records are missing")
-        query.stop()
+        stopped_when(
+            stream.endless,
+            lambda stream=stream, want=want: len(stream.seen) >= len(want),
+            "records are missing",
+        )
         assert stream.offsets() == want
 
 
@@ -196,10 +186,10 @@ def test_a_deleted_or_recreated_topic_is_an_error(world: World, name: str) -> No
     assert len(stream.run()) == 50
     world.kafka.admin().delete_topics([name])[name].result(30)
     until(lambda: name not in world.view.topics(), "the topic is not deleted")
-    assert f"topic {name} no longer exists" in error_of(stream.query())
+    assert f"topic {name} no longer exists" in error_of(stream.query)
     world.kafka.create_topic(name, 1)
     world.produce(name, 80)  # more than before, so offsets alone do not show it
-    error = error_of(stream.query())
+    error = error_of(stream.query)
     assert f"topic {name} was deleted and created again: the checkpoint has id" in error
     assert len(stream.seen) == 50
     assert len(stream.run(failOnDataLoss="false")) == 80, "the new topic is read from its beginning"
@@ -212,7 +202,7 @@ def test_deleted_offsets_are_an_error_or_left_out(world: World, name: str) -> No
     stream.run()
     world.produce(name, 50)
     world.kafka.delete_records(name, 0, 70)
-    error = error_of(stream.query())
+    error = error_of(stream.query)
     assert f"{name}/0: offsets 50 to 69 are out of range: they were deleted" in error
     assert [offset for _, _, offset in stream.run(failOnDataLoss="false")] == list(range(70, 100))
 
@@ -232,19 +222,18 @@ def test_a_wrong_query_is_an_error_that_names_the_option(
     world: World, ten_records: str, options: dict[str, str], message: str
 ) -> None:
     name = ten_records
-    with pytest.raises(Exception) as caught:
-        Stream(world, name).query(
-            **{key: value.replace("TOPIC", name) for key, value in options.items()}
-        ).awaitTermination(60)
-    assert message.replace("TOPIC", name) in str(caught.value)
+    chosen = {key: value.replace("TOPIC", name) for key, value in options.items()}
+    error = error_of(lambda: Stream(world, name).query(**chosen))
+    assert message.replace("TOPIC", name) in error
 
 
 PROGRAM = """
 import sys
 from pixy.pipeline.spark.session import open_session
+from tests.integration.pipeline.datasource.queries import ended
 from tests.integration.pipeline.datasource.test_stream import write_files
 spark = open_session("killed", "local[2]", settings=["spark.driver.memory=512m"])
-write_files(spark, *sys.argv[1:]).awaitTermination()
+ended(lambda: write_files(spark, *sys.argv[1:]))
 """
 
 
@@ -287,11 +276,7 @@ def test_every_record_is_written_once_when_spark_is_killed(world: World, name: s
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     world.produce(name, 4000, 2)
-    query = write_files(world.spark, *arguments)
-    try:
-        query.processAllAvailable()
-    finally:
-        query.stop()
+    caught_up(lambda: write_files(world.spark, *arguments))
     assert sorted(committed(world, tmp_path)) == every(2, 8000)
 
 

@@ -35,3 +35,21 @@ def test_executors_have_the_python_that_is_named_or_the_driver_s(
     monkeypatch.setattr(session, "_start", lambda *_: None)
     session.open_session("test", "spark://host:7077", settings=settings)
     assert os.environ["PYSPARK_PYTHON"] == python
+
+
+@pytest.mark.parametrize(
+    ("settings", "seconds"),
+    [([], "120s"), (["spark.python.authenticate.socketTimeout=7s"], "7s")],
+    ids=["usual", "given"],
+)
+def test_python_and_java_have_time_to_connect_unless_a_setting_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, settings: list[str], seconds: str
+) -> None:
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setattr(session.jars, "check_java", lambda: 17)
+    monkeypatch.setattr(session.jars, "find", lambda _folder: [])
+    started: list[dict[str, str]] = []
+    monkeypatch.setattr(session, "_start", lambda chosen, *_: started.append(chosen))
+    session.open_session("test", "local[1]", settings=settings)
+    assert started[0]["spark.python.authenticate.socketTimeout"] == seconds
