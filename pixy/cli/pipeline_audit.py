@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pixy.cli.importing import importing
 from pixy.cli.pipeline_archive import parse_time
@@ -22,6 +22,9 @@ from pixy.cli.pipeline_common import (
 from pixy.config import Proxy
 from pixy.config.durations import parse_duration
 from pixy.escaping import escaped
+
+if TYPE_CHECKING:
+    from pixy.pipeline.audit.request import AuditRequest
 
 DESCRIPTION = """\
 Count the messages that were lost, duplicated, out of order or late: per topic,
@@ -194,11 +197,12 @@ def run(args: argparse.Namespace) -> int:
     # Starting Spark takes seconds: refuse first whatever can be refused.
     with importing():
         from pixy.pipeline.audit import prometheus
+        from pixy.pipeline.audit.check_sources import check_sources
         from pixy.pipeline.audit.previous_run import read_previous_run
         from pixy.pipeline.errors import UsageError
 
     prometheus.check_file(args.prometheus)
-    cluster, proxy = _cluster(args)
+    cluster, proxy = load_cluster(args) if args.config else ("", None)
     if not args.lake and proxy is None:
         raise UsageError("give --lake, or --config for the cluster, or both: there is nothing to audit")
     if args.incremental and (args.since, args.until) != (None, None):
@@ -208,40 +212,16 @@ def run(args: argparse.Namespace) -> int:
     for topic in args.topics:
         if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", topic):
             raise UsageError(f"--topics: {topic!r} is not a name of a topic")
-    read_previous_run(args.out)
-    if proxy is not None:
-        _check_topics(args, proxy)
-    return _audit(args, cluster, proxy)
+    request = _request(args, cluster, proxy)
+    read_previous_run(args.out).check_window(request.window, args.out)
+    check_sources(request)
+    return _audit(args, request)
 
 
-def _cluster(args: argparse.Namespace) -> tuple[str, Proxy | None]:
-    return load_cluster(args) if args.config else ("", None)
+def _request(args: argparse.Namespace, cluster: str, proxy: Proxy | None) -> AuditRequest:
+    from pixy.pipeline.audit.request import AuditRequest
 
-
-def _check_topics(args: argparse.Namespace, proxy: Proxy) -> None:
-    """Raise if the cluster does not answer, or a topic is neither there nor possibly in a lake."""
-    from pixy.kafka import settings
-    from pixy.kafka.blocking import ClusterView
-    from pixy.pipeline.errors import SourceError
-
-    known = ClusterView(settings.admin(proxy), proxy.net.dial_timeout).topics()
-    missing = sorted(set(args.topics) - set(known))
-    if missing and not args.lake and not (args.journal or proxy.journal.topic):
-        raise SourceError(
-            f"topic {', '.join(missing)} does not exist in the cluster, and no lake is named that may hold it"
-        )
-
-
-def _audit(args: argparse.Namespace, cluster: str, proxy: Proxy | None) -> int:
-    with importing():
-        from pixy.pipeline.audit import output, prometheus
-        from pixy.pipeline.audit.job import audit
-        from pixy.pipeline.audit.report import render
-        from pixy.pipeline.audit.request import AuditRequest
-        from pixy.pipeline.audit.summary import summarize
-        from pixy.pipeline.spark.session import running
-
-    request = AuditRequest(
+    return AuditRequest(
         args.out,
         args.lake,
         cluster,
@@ -261,6 +241,16 @@ def _audit(args: argparse.Namespace, cluster: str, proxy: Proxy | None) -> int:
         args.until,
         args.incremental,
     )
+
+
+def _audit(args: argparse.Namespace, request: AuditRequest) -> int:
+    with importing():
+        from pixy.pipeline.audit import output, prometheus
+        from pixy.pipeline.audit.job import audit
+        from pixy.pipeline.audit.report import render
+        from pixy.pipeline.audit.summary import summarize
+        from pixy.pipeline.spark.session import running
+
     session = running("audit", args.master, args.jars, args.conf, verbose=args.verbose)
     with doing("starting Spark") as now, session as spark:
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import Any
 
@@ -136,6 +137,7 @@ def run(args: argparse.Namespace) -> int:
     request.check()
     if args.repair and not Path(args.repair).resolve().parent.is_dir():
         raise UsageError(f"--repair {args.repair}: the folder does not exist")
+    _check_folders(args)
     with doing("starting Spark") as now, _session(args) as spark:
 
         def step(line: str) -> None:
@@ -148,6 +150,35 @@ def run(args: argparse.Namespace) -> int:
     summary = summarize(request, result, counts)
     code = EXIT_OK if summary["verdict"] == "clean" else EXIT_FOUND
     return report(args, {**summary, "repair": args.repair or None}, code)
+
+
+def _check_folders(args: argparse.Namespace) -> None:
+    """Raise for a table or a lake that this machine lacks. Catalogs and stores are left to Spark, and so are patterns of paths."""
+    from pixy.pipeline.errors import SourceError
+    from pixy.pipeline.lake import Lake
+    from pixy.pipeline.lake.locations import is_local, local_path
+
+    table = Path(local_path(args.table))
+    if _is_of_this_machine(args):
+        if not table.exists():
+            raise SourceError(f"--table {args.table}: there is no such folder")
+        if args.format == "delta" and not (table / "_delta_log").is_dir():
+            raise SourceError(f"--table {args.table} is not a Delta table: it has no _delta_log")
+    if args.lake and is_local(args.lake):
+        Lake.open(args.lake)
+
+
+def _is_of_this_machine(args: argparse.Namespace) -> bool:
+    """Tell whether Spark will look for the table on this machine: not in a catalog, nor in a cluster's default file system."""
+    if set("*?[{") & set(args.table):
+        return False
+    if args.table.startswith("file:"):
+        return True
+    named = args.format == "iceberg" and "/" not in args.table
+    elsewhere = {"PYSPARK_GATEWAY_PORT", "HADOOP_CONF_DIR"} & set(os.environ)
+    elsewhere |= {each for each in args.conf if "defaultFS" in each}
+    local_master = (args.master or "local").startswith("local")
+    return not (named or elsewhere or ":" in args.table) and local_master
 
 
 def _session(args: argparse.Namespace) -> Any:

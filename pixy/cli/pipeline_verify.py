@@ -70,11 +70,11 @@ def run(args: argparse.Namespace) -> int:
     """Run the command; return its exit code."""
     set_up_logging(args)
     with importing():
-        from pixy.pipeline.errors import UsageError
         from pixy.pipeline.lake import Lake
         from pixy.pipeline.lake.verify import in_processes, verify
 
     lake = Lake.open(args.lake)
+    _check_topic(args, lake)
     with contextlib.ExitStack() as opened:
         if args.master:
             with importing():
@@ -88,10 +88,16 @@ def run(args: argparse.Namespace) -> int:
             verdict = verify(lake, records=not args.shallow, topic=args.topic, run=runner)
         else:
             verdict = _with_progress(args, lake, in_processes(args.processes), verify)
-    unknown = args.topic is not None and not verdict.files
-    if unknown and not verdict.problems and args.topic not in lake.ledger().topic_ids:
-        raise UsageError(f"{args.lake} has no topic {args.topic}")
     return _report(args, verdict)
+
+
+def _check_topic(args: argparse.Namespace, lake: Any) -> None:
+    """Raise UsageError if the lake lacks the topic; whether its history is damaged is for the verification to say."""
+    from pixy.pipeline.errors import LakeError, UsageError
+
+    with contextlib.suppress(LakeError):
+        if args.topic is not None and args.topic not in lake.ledger().topic_ids:
+            raise UsageError(f"{args.lake} has no topic {args.topic}")
 
 
 def _with_progress(args: argparse.Namespace, lake: Any, runner: Any, verify: Any) -> Any:

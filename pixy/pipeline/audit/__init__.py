@@ -8,7 +8,7 @@ To follow one run, read the files in this order:
 
 1. ``request``, ``job``: the request, and the steps of the run.
 2. ``previous_run``: the earlier run in the same folder.
-3. ``open_sources``, ``frames``: lake, cluster and journal, and their records as Spark frames.
+3. ``check_sources``: what is refused before Spark starts; ``open_sources``, ``frames``: lake, cluster and journal, and their records as Spark frames.
 4. ``journal_scan``, ``journal_view``: the journal's first pass, and the driver's view of it.
 5. ``spark_jobs``, ``facts``, ``classify``, ``tallies``, ``sketch``: facts are packed, classified and merged.
 6. ``tables``: tallies become ranges of offsets, windows and sketches.

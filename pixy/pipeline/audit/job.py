@@ -27,7 +27,6 @@ from pixy.pipeline.audit.result import AuditResult
 from pixy.pipeline.audit.tables import Names
 from pixy.pipeline.audit.tallies import NO_GROUP, NO_WINDOW, TALLIES, TallyKind
 from pixy.pipeline.audit.waiting import find_waiting
-from pixy.pipeline.errors import UsageError
 from pixy.wire.types import TopicPartition
 
 Histories = dict[tuple[str, int, str], GroupHistory]
@@ -46,7 +45,7 @@ def audit(spark: SparkSession, request: AuditRequest, on_progress: Callable[[str
         PixyError: a source cannot be used; the text names it.
     """
     previous = read_previous_run(request.out)
-    _check_window(request, previous)
+    previous.check_window(request.window, request.out)
     spark_jobs.set_up(spark)
     since = request.since
     if request.incremental:
@@ -106,15 +105,6 @@ def _in_period(window: int, sources: AuditSources) -> bool:
     if sources.since is None and sources.until is None:
         return True
     return (sources.since or 0) <= window < (window + 1 if sources.until is None else sources.until)
-
-
-def _check_window(request: AuditRequest, previous: PreviousRun) -> None:
-    window = previous.settings.get("window_ms", request.window)
-    if window != request.window:
-        raise UsageError(
-            f"--window: {request.out} has windows of {window / 1000:g} s; "
-            "give the same length, or another folder with --out"
-        )
 
 
 def _histories(sources: AuditSources) -> Histories:

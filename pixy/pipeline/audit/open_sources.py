@@ -17,9 +17,9 @@ from pixy.config.model import Proxy
 from pixy.kafka import settings
 from pixy.kafka.blocking import ClusterView
 from pixy.pipeline.audit import frames, spark_jobs
+from pixy.pipeline.audit.check_sources import nothing_to_audit, unknown_journal, unknown_topics
 from pixy.pipeline.audit.journal_view import JournalView
 from pixy.pipeline.audit.request import AuditRequest
-from pixy.pipeline.errors import SourceError, UsageError
 from pixy.pipeline.lake import Archived, DataFile, Lake, State
 from pixy.wire.types import TopicPartition
 
@@ -150,22 +150,14 @@ def _select_partitions(request: AuditRequest, sources: AuditSources, cluster_top
     if sources.journal is not None:
         partitions |= sources.journal.partitions()
     topics = set(request.topics) or {topic for topic, _ in partitions}
-    topics -= {_journal_topic(request)}
+    topics -= {request.journal_topic}
     partitions |= {(topic, number) for topic in topics for number in range(cluster_topics.get(topic, 0))}
     missing = topics - {topic for topic, _ in partitions}
     if missing:
-        raise SourceError(
-            f"topic {', '.join(sorted(missing))} does not exist in the cluster, the lake or the journal"
-        )
+        raise unknown_topics(missing)
     sources.partitions = sorted(tp for tp in partitions if tp[0] in topics)
     if not sources.partitions:
-        raise SourceError(
-            "there is nothing to audit: neither lake nor journal has a topic; name topics with --topics"
-        )
-
-
-def _journal_topic(request: AuditRequest) -> str:
-    return request.journal or (request.proxy.journal.topic if request.proxy is not None else "")
+        raise nothing_to_audit()
 
 
 def _open_journal(
@@ -175,9 +167,9 @@ def _open_journal(
     cluster_topics: dict[str, int],
     on_progress: Callable[[str], None],
 ) -> None:
-    topic = _journal_topic(request)
+    topic = request.journal_topic
     if not topic:
-        _open_without_journal(request, sources)
+        sources.groups = sorted(request.groups)
         return
     if topic in cluster_topics:
         _open_journal_of_kafka(spark, request, sources, topic, cluster_topics[topic])
@@ -186,19 +178,13 @@ def _open_journal(
         sources.journal = JournalView(spark_jobs.survey_journal(frame), topic)
         sources.journal_frame, sources.journal_from = frame, "lake"
     else:
-        raise SourceError(f"journal topic {topic} does not exist in the cluster or the lake")
+        raise unknown_journal(topic)
     assert sources.journal is not None
     sources.groups = sorted(request.groups) or sources.journal.groups()
     on_progress(
         f"journal {topic} from {sources.journal_from}: {sources.journal.events:,} events of "
         f"{len(sources.journal.clients)} daemons"
     )
-
-
-def _open_without_journal(request: AuditRequest, sources: AuditSources) -> None:
-    sources.groups = sorted(request.groups)
-    if request.groups and sources.view is None:
-        raise UsageError("--group needs a journal, or --config to ask the cluster for the group's offsets")
 
 
 def _open_journal_of_kafka(

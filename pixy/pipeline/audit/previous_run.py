@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from pixy.pipeline.audit.tables import Key, Row
 from pixy.pipeline.audit.tallies import NO_WINDOW
-from pixy.pipeline.errors import PipelineError, UnknownVersion
+from pixy.pipeline.errors import PipelineError, UnknownVersion, UsageError
 
 FORMAT, VERSION = "kafka-pixy-audit", 1
 SUMMARY = "audit.json"
@@ -43,6 +43,14 @@ class PreviousRun:
     complete: bool = False
     waiting: list[tuple[bool, int]] = field(default_factory=list)
 
+    def check_window(self, window: int, folder: str) -> None:
+        """Raise UsageError if the earlier run's windows in ``folder`` have another length, in milliseconds."""
+        earlier = self.settings.get("window_ms", window)
+        if earlier != window:
+            raise UsageError(
+                f"--window: {folder} has windows of {earlier / 1000:g} s; give the same length, or another folder with --out"
+            )
+
 
 def read_previous_run(folder: str) -> PreviousRun:
     """Read the earlier run's results; an empty or absent folder has none.
@@ -52,6 +60,8 @@ def read_previous_run(folder: str) -> PreviousRun:
         PipelineError: the folder holds something else, or results that cannot be read.
     """
     summary = Path(folder, SUMMARY)
+    if Path(folder).exists() and not Path(folder).is_dir():
+        raise PipelineError(f"{folder} is not a folder; give a new one")
     if not summary.exists():
         if Path(folder).is_dir() and any(Path(folder).iterdir()):
             raise PipelineError(f"{folder} is not empty and holds no audit (no {SUMMARY}); give a new folder")

@@ -55,5 +55,10 @@ class AuditRequest:
         """Milliseconds after its timestamp at which a record should be archived, and read by each group."""
         return self.late or self.window + self.watermark
 
+    @property
+    def journal_topic(self) -> str:
+        """The journal's topic; empty for none."""
+        return self.journal or (self.proxy.journal.topic if self.proxy is not None else "")
+
 
 __all__ = ["AuditRequest"]

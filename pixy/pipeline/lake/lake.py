@@ -10,6 +10,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final, TypeVar
 
 from pixy.pipeline.errors import LakeError, ManifestError, PipelineError, Published, UnknownVersion
@@ -95,7 +96,9 @@ class Lake:
         refuse_old(location)
         table = DataTable.open(location)
         if table is None:
-            raise LakeError(f"{location.root} is not a lake: it has no Delta table {DATA}")
+            missing = location.local and not Path(location.root).exists()
+            why = "there is no such folder" if missing else f"it has no Delta table {DATA}"
+            raise LakeError(f"{location.root} is not a lake: {why}")
         return cls(location, table)
 
     @classmethod
