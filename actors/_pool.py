@@ -17,7 +17,7 @@ from actors._checks import one_of
 from actors._core.closing import close_if_empty
 from actors._core.crash_reports import report
 from actors._core.interruption import as_failure
-from actors._core.lifecycle import spawn_child
+from actors._core.lifecycle import check_class, spawn_child
 from actors._dispatch import handles
 from actors._errors import Escalated
 from actors._policy import ESCALATE, RestartHistory, Supervision
@@ -261,6 +261,7 @@ def start_pool(
         name: the pool's name; None generates one.
         workers: how the pool supervises the workers.
     """
+    check_class(actor_class)
     one_of("supervision", workers, Supervision)
     router: Router[A] = Router(routing, size)
     router.pool = spawn(Pool, router, actor_class, args, kwargs, workers, name=name, supervision=ESCALATE)

@@ -302,7 +302,7 @@ def spawn_child(
 
 def check_class(actor_class: Any) -> None:
     """Refuse what is no class of actors."""
-    if getattr(actor_class, "_cell_class", None) is None:
+    if not isinstance(actor_class, type) or getattr(actor_class, "_cell_class", None) is None:
         raise TypeError(
             f"an actor is started from its class, a subclass of actors.Actor, not from {actor_class!r}"
         )

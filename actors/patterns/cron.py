@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from actors._actor import Actor
+from actors._checks import one_of
 
 LOOK = 60.0
 """Most seconds between two looks at the wall clock."""
@@ -30,11 +31,14 @@ class Cron:
         zone: the time zone of the expression.
 
     Raises:
+        TypeError: the expression is no text, or the zone no ``tzinfo``, such as a ``ZoneInfo``.
         ValueError: the expression is not valid, or names no date that exists.
         ModuleNotFoundError: cronsim is not installed.
     """
 
     def __init__(self, expression: str, zone: dt.tzinfo = dt.UTC) -> None:
+        one_of("a cron expression", expression, str)
+        one_of("a schedule's zone", zone, dt.tzinfo)
         self.expression, self.zone = expression, zone
         self.next_after(dt.datetime.now(zone))
 
@@ -115,8 +119,14 @@ def start_cron(
         now: the wall clock, with a time zone; None takes the machine's.
 
     Raises:
+        TypeError: ``schedule`` is no :class:`Cron`.
+        ValueError: what ``now`` returns has no time zone.
         TooManyTasks: the actor has ``max_tasks`` tasks.
     """
-    timer = CronTimer(actor, schedule, message, now or (lambda: dt.datetime.now(dt.UTC)))
+    one_of("schedule", schedule, Cron)
+    wall = now or (lambda: dt.datetime.now(dt.UTC))
+    if wall().utcoffset() is None:
+        raise ValueError("now() returns a time without a zone; write lambda: datetime.now(timezone.utc)")
+    timer = CronTimer(actor, schedule, message, wall)
     actor.start_task(timer.run())
     return timer

@@ -72,7 +72,13 @@ def entering(state: Hashable) -> Callable[[H], H]:
 
     Args:
         state: the state. Apply the decorator several times for several states.
+
+    Raises:
+        TypeError: it is :data:`ANY`.
     """
+
+    if state is ANY:
+        raise TypeError("@entering() takes a state; ANY is for @when()")
 
     def mark(method: H) -> H:
         setattr(method, _ENTERING, (*getattr(method, _ENTERING, ()), state))
@@ -85,7 +91,7 @@ class StateMachine(Actor):
     """An actor whose handlers depend on its state. An override of ``on_start`` calls ``super().on_start()``."""
 
     initial: ClassVar[Hashable]
-    """The state after a start and after each restart."""
+    """The state after a start and after each restart. One that nothing is for is a ``ValueError`` of the constructor."""
 
     _handlers: ClassVar[dict[tuple[Any, type], str]] = {}
     _entries: ClassVar[dict[Any, str]] = {}
@@ -100,13 +106,16 @@ class StateMachine(Actor):
                 _take(cls, cls._handlers, own, key, name)
             for state in getattr(value, _ENTERING, ()):
                 _take(cls, cls._entries, own, state, name)
-        initial = [cls.initial] if hasattr(cls, "initial") else []
-        cls._states = frozenset({*(state for state, _ in cls._handlers), *cls._entries, *initial} - {ANY})
+        named = {*(state for state, _ in cls._handlers), *cls._entries}
+        # Where a handler is for ANY state, one that has no other may be the initial one.
+        initial = {cls.initial} if ANY in named and hasattr(cls, "initial") else set()
+        cls._states = frozenset((named | initial) - {ANY})
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if not hasattr(self, "initial"):
             raise TypeError(f"{type(self).__qualname__} has no 'initial' state")
+        self._check(self.initial)
         self._state: Any = self.initial
         self._next: tuple[Any, float | None] | None = None
         self._in_entry = False
@@ -135,9 +144,7 @@ class StateMachine(Actor):
         """
         if timeout is not None:
             seconds("timeout", timeout)
-        if state not in self._states:
-            known = ", ".join(sorted(map(repr, self._states)))
-            raise ValueError(f"{type(self).__qualname__} has no state {state!r}; its states are {known}")
+        self._check(state)
         if self._in_entry:
             raise RuntimeError("a method of entering() cannot change the state; send a message instead")
         if not self._handling:
@@ -145,6 +152,11 @@ class StateMachine(Actor):
                 "goto() changes the state after a handler, and none is running; send a message instead"
             )
         self._next = (state, timeout)
+
+    def _check(self, state: Any) -> None:
+        if state not in self._states:
+            known = ", ".join(sorted(map(repr, self._states)))
+            raise ValueError(f"{type(self).__qualname__} has no state {state!r}; its states are {known}")
 
     def postpone(self) -> None:
         """Handle the current message again after the next change of state; its asker waits.

@@ -8,7 +8,7 @@ from typing import Any
 
 from pykka import Timeout
 
-from actors._checks import count, seconds, timeout_of
+from actors._checks import count, one_of, seconds, timeout_of
 from actors._errors import MailboxFull
 from actors._policy import Backoff
 from actors._ref import ActorRef
@@ -49,12 +49,13 @@ async def ask_with_retry(
 
     Raises:
         ValueError: ``attempts`` or ``timeout`` is too small, or ``within`` is NaN.
-        TypeError: one of them is no number.
+        TypeError: one of them is no number, or ``errors`` no tuple.
         Exception: the last attempt's, with a note that says how many there were.
     """
     count("attempts", attempts, 1)
     seconds("timeout", timeout, above_zero=True)
     timeout_of("within", within)
+    one_of("errors", errors, tuple)  # a list would fail where an error is caught, in its place
     now = asyncio.get_running_loop().time
     end = None if within is None else now() + within
     for attempt in range(1, attempts + 1):

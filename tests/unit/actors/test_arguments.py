@@ -108,6 +108,21 @@ async def test_what_is_no_ref_joins_no_group(wrong: Callable[[ActorRef[Any]], An
         assert [type(each) for each in got] == [Terminated]
 
 
+@pytest.mark.parametrize(
+    "wrong", [lambda: Echo(), lambda: 42, lambda: "Echo", lambda: Echo.start, lambda: int]
+)
+async def test_an_actor_is_started_from_its_class(wrong: Callable[[], Any]) -> None:
+    async with ActorSystem() as system:
+        words = "an actor is started from its class, a subclass of actors.Actor, not from "
+        with pytest.raises(TypeError, match=words):
+            system.spawn(wrong())
+        with pytest.raises(TypeError, match=words):
+            await system.spawn(Echo).ask(lambda self: self.spawn(wrong()), block=False)
+        with pytest.raises(TypeError, match=words):
+            system.spawn_pool(wrong())
+        assert len(system.paths()) == 1
+
+
 @pytest.mark.parametrize("wrong", ["restart", 5, 0.1, Supervision, lambda _: None])
 async def test_what_is_no_supervision(wrong: Any) -> None:
     async with ActorSystem() as system:
@@ -171,6 +186,7 @@ async def test_each_strategy_is_one() -> None:
         lambda system, _, timeout: system.pool.send("no", timeout=timeout),
         lambda _, ref, timeout: ask_with_retry(ref, "no", timeout=timeout),
         lambda _, ref, timeout: ask_with_retry(ref, "no", within=timeout),
+        lambda _, ref, timeout: ask_with_retry(ref, "no", errors=[timeout]),  # type: ignore[arg-type]
     ],
 )
 async def test_a_refused_timeout_sends_nothing(send: Callable[..., Any], timeout: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime as dt
+import re
 import sys
 from typing import Any
 from unittest import mock
@@ -127,6 +128,38 @@ async def test_a_restart_starts_it_again_and_once() -> None:
 def test_a_schedule_that_is_wrong_is_named(expression: str) -> None:
     with pytest.raises(ValueError, match=f"^{expression!r} is no schedule: ".replace("*", r"\*")):
         Cron(expression)
+
+
+@pytest.mark.parametrize(
+    ("expression", "zone", "words"),
+    [
+        (None, BERLIN, "a cron expression is of class str, not None"),
+        ("* * * * *", "Europe/Berlin", "a schedule's zone is of class tzinfo, not 'Europe/Berlin'"),
+    ],
+)
+def test_what_is_no_expression_and_no_zone(expression: Any, zone: Any, words: str) -> None:
+    with pytest.raises(TypeError, match=f"^{re.escape(words)}$"):
+        Cron(expression, zone)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "now", "words"),
+    [
+        ("* * * * *", None, r"schedule is of class Cron, not '\* \* \* \* \*'"),
+        (Cron("* * * * *"), dt.datetime.now, r"now\(\) returns a time without a zone"),
+    ],
+)
+async def test_a_mistake_is_refused_where_the_timer_is_started(schedule: Any, now: Any, words: str) -> None:
+    async with ActorSystem() as system:
+        ref = system.spawn(Starts)
+        with pytest.raises((TypeError, ValueError), match=words):
+            await ref.ask((schedule, now), block=False)
+        assert ref.is_alive(), "a task that fails later would be a failure of the actor"
+
+
+class Starts(Actor):
+    def on_receive(self, message: tuple[Any, Any]) -> None:
+        start_cron(self, message[0], "tick", now=message[1])
 
 
 def test_a_missing_library_is_named() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from actors import Backoff, Supervision, Unhandled
+from actors import ActorSystem, Backoff, Supervision, Unhandled
 from actors.patterns import ANY, StateMachine, StateTimeout, entering, when
 from tests.unit.actors.virtual_time import virtual_system, virtual_time
 
@@ -190,6 +190,30 @@ def test_mistakes_of_a_class_are_found_when_it_is_made() -> None:
 
     with pytest.raises(TypeError, match="has no 'initial' state"):
         Nowhere()
+
+    with pytest.raises(TypeError, match=r"ANY is for @when\(\)"):
+        entering(ANY)
+
+
+async def test_an_initial_state_that_nothing_is_for_is_refused() -> None:
+    class Typo(StateMachine):
+        initial = "lokced"
+
+        @when("locked", Ask)
+        def which(self, _: Ask) -> Any:
+            return self.state
+
+    class Everywhere(StateMachine):
+        initial = "lokced"
+
+        @when(ANY, Ask)
+        def which(self, _: Ask) -> Any:
+            return self.state
+
+    async with ActorSystem() as system:
+        with pytest.raises(ValueError, match=r"Typo has no state 'lokced'; its states are 'locked'$"):
+            system.spawn(Typo)
+        assert await system.spawn(Everywhere).ask(Ask(), block=False) == "lokced"
 
 
 def test_a_subclass_replaces_handlers() -> None:
