@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import functools
 import logging
+import re
 import threading
 from collections import deque
 from typing import Any
@@ -22,12 +23,13 @@ import nats
 from nats.aio.msg import Msg
 from pykka import ActorDeadError, Timeout
 
+from actors._checks import count, one_of, ref_of, seconds
 from actors._core.log_safely import log_safely
 from actors._errors import MailboxFull
 from actors._future import Future
 from actors._ref import ActorRef
 from actors._trace import TraceContext
-from actors.remote.codec import Codec
+from actors.remote.codec import Codec, codec_of
 from actors.remote.errors import ConnectionLost, error_from_text
 from actors.remote.nats_client import ERROR, STATUS, TIMEOUT, TRACE, SteadyClient
 from actors.remote.nats_serving import Serving
@@ -57,6 +59,11 @@ class NatsTransport(Transport):
         max_asks: int,
         ask_timeout: float,
     ) -> None:
+        _check("prefix", prefix)
+        codec_of(codec)
+        count("max_pending", max_pending, 1)
+        count("max_asks", max_asks, 1)
+        seconds("ask_timeout", ask_timeout, above_zero=True)
         self.ask_timeout, self.max_pending, self.max_asks = ask_timeout, max_pending, max_asks
         self.dropped = 0
         """Messages to served actors that NATS's client dropped, because the actors were too slow."""
@@ -102,6 +109,8 @@ class NatsTransport(Transport):
 
         Raises:
             ConnectionLost: there is no connection.
+            ValueError: NATS cannot have such a prefix, or a number is too small.
+            TypeError: ``codec`` is no codec, or a number is none.
         """
         made = cls(SteadyClient(), codec, prefix, max_pending, max_asks, ask_timeout)
         try:
@@ -119,9 +128,17 @@ class NatsTransport(Transport):
             await made._disconnect()
             if not isinstance(error, Exception):  # a cancellation
                 raise
-            raise ConnectionLost(f"no connection to {servers}: {error or type(error).__name__}") from error
+            raise ConnectionLost(
+                f"no connection to {_USER.sub('', str(servers))}: {made._why(error, connect_timeout)}"
+            ) from error
         made._sender = made._loop.create_task(made._send())
         return made
+
+    def _why(self, error: Exception, limit: float) -> str:
+        if not isinstance(error, TimeoutError):
+            return str(error) or type(error).__name__
+        last = self._client.last_error
+        return f"not within {limit:g} s" + (f" ({str(last) or type(last).__name__})" if last else "")
 
     async def __aenter__(self) -> NatsTransport:
         return self
@@ -168,7 +185,7 @@ class NatsTransport(Transport):
             self._loop.call_soon_threadsafe(self._enqueue, address, data, reply, timeout, headers)
 
     def _check(self, name: str, group: str = "") -> None:
-        _check(name)
+        _check("name", name)
         size = len(f"{self._prefix}.{name}{group}".encode(errors="surrogatepass"))
         if size > MAX_SUBJECT:
             raise ValueError(
@@ -285,7 +302,7 @@ class NatsTransport(Transport):
     async def _failed(self, error: Exception) -> None:
         if isinstance(error, nats.errors.SlowConsumerError):
             self.dropped += 1
-        log_safely(logger.warning, "NATS: %s", error or type(error).__name__)
+        log_safely(logger.warning, "NATS: %s", str(error) or type(error).__name__)
 
     # -- serving ----------------------------------------------------------------------------------
 
@@ -303,8 +320,13 @@ class NatsTransport(Transport):
         Raises:
             ActorDeadError: the actor has stopped.
             ConnectionLost: there is no connection.
-            ValueError: NATS cannot have such a name, or it is too long (:data:`MAX_SUBJECT`).
+            ValueError: NATS cannot have such a name or group, or they are too long (:data:`MAX_SUBJECT`).
+            TypeError: ``ref`` is no actor's ref, but a router, a proxy or the like.
         """
+        ref_of("what serves a name", ref)
+        one_of("group", group, str)
+        if not group or any(c.isspace() for c in group):
+            raise ValueError(f"{group!r} is no group for NATS: it is empty or has a space")
         self._check(name, group)
         await self._serving.begin(name, f"{self._prefix}.{name}", ref, group)
 
@@ -338,6 +360,11 @@ class NatsTransport(Transport):
             await closing
 
 
-def _check(name: str) -> None:
-    if not name or any(part == "" for part in name.split(".")) or any(c in name for c in " \t\r\n*>"):
-        raise ValueError(f"{name!r} is no name for NATS: it has an empty level, a space or a wildcard")
+_USER = re.compile(r"(?<=//)[^@/]*@")
+"""In a URL, the user with his password, or the token."""
+
+
+def _check(what: str, text: Any) -> None:
+    one_of(what, text, str)
+    if "" in text.split(".") or any(c in "*>" or c.isspace() for c in text):
+        raise ValueError(f"{text!r} is no {what} for NATS: it has an empty level, a space or a wildcard")

@@ -25,6 +25,7 @@ import ray.exceptions
 from pykka import ActorDeadError, Timeout
 
 from actors._actor import Actor
+from actors._checks import count, seconds
 from actors._core.interruption import failed_itself
 from actors._core.log_safely import log_safely
 from actors._errors import MailboxFull, NoAnswer
@@ -58,9 +59,15 @@ class RayTransport(Transport):
     Args:
         max_pending: messages whose handling has not been confirmed, asks and tells; one more is ``MailboxFull``.
         ask_timeout: seconds for an ask without a timeout of its own.
+
+    Raises:
+        ValueError: a number is too small.
+        TypeError: it is none.
     """
 
     def __init__(self, *, max_pending: int = 10_000, ask_timeout: float = 30.0) -> None:
+        count("max_pending", max_pending, 1)
+        seconds("ask_timeout", ask_timeout, above_zero=True)
         self.ask_timeout, self.max_pending = ask_timeout, max_pending
         self._loop = asyncio.get_running_loop()
         self._handles: dict[str, Any] = {}

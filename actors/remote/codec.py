@@ -28,6 +28,19 @@ class Codec(Protocol):
         """Return the message or reply."""
 
 
+def codec_of(value: Any) -> None:
+    """Refuse what is no codec, also a codec's class.
+
+    Args:
+        value: the codec.
+
+    Raises:
+        TypeError: it is none.
+    """
+    if isinstance(value, type) or not (hasattr(value, "encode") and hasattr(value, "decode")):
+        raise TypeError(f"a codec is an object such as PickleCodec(), not {value!r}")
+
+
 class PickleCodec:
     """Anything that can be pickled. **Whoever can publish can run code here**: for a network that you trust."""
 

@@ -338,6 +338,54 @@ async def test_a_served_name_is_bounded_with_its_group(transport: Any) -> None:
             await transport.serve("a" * 2000, system.spawn(Actor), group="g" * 2000)
 
 
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"prefix": "a b"}, "'a b' is no prefix for NATS: it has an empty level, a space or a wildcard"),
+        ({"prefix": "a.*"}, "'a.*' is no prefix for NATS: it has an empty level, a space or a wildcard"),
+        ({"prefix": ""}, "'' is no prefix for NATS: it has an empty level, a space or a wildcard"),
+        ({"prefix": None}, "prefix is of class str, not None"),
+        ({"codec": "pickle"}, "a codec is an object such as PickleCodec(), not 'pickle'"),
+        ({"codec": PickleCodec}, f"a codec is an object such as PickleCodec(), not {PickleCodec!r}"),
+        ({"max_pending": 0}, "max_pending is 1 or more, not 0"),
+        ({"max_asks": "2"}, "max_asks is a whole number, not '2'"),
+        ({"ask_timeout": 0}, "ask_timeout is a number of seconds above 0, not 0"),
+    ],
+)
+async def test_a_wrong_setting_is_no_lost_connection(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises((TypeError, ValueError)) as caught:
+        await actors_nats.NatsTransport.connect(
+            "nats://127.0.0.1:1", **{"codec": PickleCodec(), "connect_timeout": 0.01, **settings}
+        )
+    assert str(caught.value) == words
+
+
+@pytest.mark.parametrize("group", ["", "a b", "g\r\nPUB x 1"])
+async def test_what_is_no_group_is_no_lost_connection(transport: Any, group: str) -> None:
+    async with ActorSystem() as system:
+        with pytest.raises(ValueError, match=r"is no group for NATS: it is empty or has a space$"):
+            await transport.serve("name", system.spawn(Actor), group=group)
+    assert transport._client.subscriptions == []
+
+
+async def test_what_serves_a_name_is_an_actors_ref(transport: Any) -> None:
+    async with ActorSystem() as system:
+        for wrong in ("ref", system.spawn(Actor).proxy(), system.spawn_pool(Actor), transport.ref("name")):
+            with pytest.raises(TypeError, match=r"^what serves a name is an actor's ref, not "):
+                await transport.serve("name", wrong)
+    with pytest.raises(TypeError, match=r"^name is of class str, not 5$"):
+        transport.ref(5)
+
+
+async def test_why_there_is_no_connection_is_said_without_the_password() -> None:
+    with pytest.raises(ConnectionLost) as caught:
+        await actors_nats.NatsTransport.connect(
+            "nats://user:secret@127.0.0.1:1", codec=PickleCodec(), connect_timeout=0.2
+        )
+    assert str(caught.value).startswith("no connection to nats://127.0.0.1:1: not within 0.2 s (")
+    assert "Connect call failed" in str(caught.value)
+
+
 async def test_an_errors_text_need_not_be_utf_8(transport: Any) -> None:
     await transport._serving._publish_error(SimpleNamespace(reply="inbox.1"), ValueError("no file \udcff"))
     assert b"no file \\udcff" in transport._client.published[0][1]

@@ -202,3 +202,9 @@ async def test_an_actor_that_has_max_pending_calls_is_stopped_before_it_is_kille
         patch.setattr(actors_ray.ray, "kill", lambda *_, **__: calls.append("kill"))
         await transport.close()
     assert calls == ["refused", "refused", "stop", "kill"]
+
+
+@pytest.mark.parametrize("settings", [{"max_pending": 0}, {"max_pending": "1"}, {"ask_timeout": 0.0}])
+async def test_a_transport_that_could_carry_nothing_is_refused(settings: dict[str, Any]) -> None:
+    with pytest.raises((TypeError, ValueError), match=next(iter(settings))):
+        actors_ray.RayTransport(**settings)
