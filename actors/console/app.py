@@ -196,12 +196,17 @@ class _Pages:
                             "title": view.title,
                             "hint": view.hint,
                             "hidden": view.hidden,
+                            "parent": view.parent,
                             "module": f"ext/{each.name}/{view.module}",
                         }
                         for view in each.views
                     ],
                     "styles": [f"ext/{each.name}/{style}" for style in each.styles],
                     "links": [{"title": link.title, "href": link.href} for link in each.links],
+                    "parts": [
+                        {"view": view, "module": f"ext/{each.name}/{module}"}
+                        for view, module in each.parts.items()
+                    ],
                 }
                 for each in extensions
             ],

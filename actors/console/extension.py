@@ -46,6 +46,7 @@ class View:
             ``(context) => ...``; see docs/console.md.
         hint: a line below the title that says which question the view answers.
         hidden: not in the menu, only reached by links such as ``#/name?topic=orders``.
+        parent: of a hidden view, the name of the one that the menu marks meanwhile; empty: none.
     """
 
     name: str
@@ -53,6 +54,7 @@ class View:
     module: str
     hint: str = ""
     hidden: bool = False
+    parent: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,8 @@ class Extension:
         styles: style sheets in ``files``, loaded after the console's.
         links: for the menu's end.
         title: heads the views in the menu; the name by default.
+        parts: additions to the headings of views, also of those that are not the extension's own: the ES module by the view's
+            name. Its default export is called as a view's is, each time that the view is shown.
 
     Raises:
         ValueError: a name or a file's name has other characters than an address may have.
@@ -93,14 +97,16 @@ class Extension:
     styles: Sequence[str] = ()
     links: Sequence[Link] = ()
     title: str = ""
+    parts: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in (self.name, *(view.name for view in self.views), *self.sources):
+        parents = (view.parent for view in self.views if view.parent)
+        for name in (self.name, *(view.name for view in self.views), *self.sources, *parents, *self.parts):
             if not NAME.match(name):
                 raise ValueError(
                     f"{name!r} is no name for a part of the console: lower-case letters, digits, dashes"
                 )
-        for file in (*(view.module for view in self.views), *self.styles):
+        for file in (*(view.module for view in self.views), *self.styles, *self.parts.values()):
             if not FILE.match(file) or self.files is None:
                 raise ValueError(f"{file!r} is no file below the folder of the extension {self.name!r}")
         for link in self.links:

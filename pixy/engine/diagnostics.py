@@ -88,6 +88,11 @@ class Diagnostics:
         self._watch.start()
         return True
 
+    @property
+    def sampling(self) -> bool:
+        """Whether the code that blocks the event loop is looked for."""
+        return self._watch is not None
+
     def _end_sampling(self) -> None:
         self.sample(False)
 

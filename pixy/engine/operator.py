@@ -258,6 +258,16 @@ class Operator:
             raise IllegalState(f"{ref.path} has just ended")
         return {"action": "restart", "path": ref.path, "restarts": ref.statistics().restarts}
 
+    def restartable(self, path: str) -> bool:
+        """Whether there is an actor at a path, and :meth:`restart` restarts its kind."""
+        ref = self._system.lookup(path)
+        return ref is not None and issubclass(ref.actor_class, Restartable)
+
+    @property
+    def sampling(self) -> bool:
+        """Whether the sampler runs."""
+        return self._diagnostics.sampling
+
     def sample(self, on: bool) -> dict[str, Any]:
         """Switch the sampler on or off, which finds the code that blocks the event loop.
 

@@ -13,10 +13,10 @@ const OWN = [
   { name: "failures", title: "Failures", hint: "What failed, restarted or was lost?" },
   { name: "tree", title: "Tree", hint: "Who supervises whom, and where is the trouble?" },
   { name: "flow", title: "Flow", hint: "Which class sends what to which, and how fast?" },
-  { name: "actor", title: "Actor", hint: "", hidden: true },
+  { name: "actor", title: "Actor", hint: "", hidden: true, parent: "actors" },
 ].map((view) => ({ ...view, module: `page/views/${view.name}.js` }));
 
-const page = { views: new Map(), boot: null, view: null, stops: [], keys: {}, frames: {}, ignore: null, index: 0 };
+const page = { views: new Map(), parts: [], boot: null, view: null, stops: [], keys: {}, frames: {}, ignore: null, index: 0 };
 const main = document.getElementById("main");
 
 /** The view's name and parameters in the address: #/actors?sort=wait. */
@@ -76,28 +76,36 @@ async function show() {
   Object.assign(page, { stops: [], keys: {}, frames: {}, index: page.index + 1 });
   const mine = page.index;
   for (const link of document.querySelectorAll("#menu a[data-view]")) {
-    if (link.dataset.view === (view && view.hidden ? view.parent || "actors" : name)) {
+    if (link.dataset.view === (view && view.hidden ? view.parent : name)) {
       link.setAttribute("aria-current", "page");
       reveal(link);
     } else link.removeAttribute("aria-current");
   }
   const root = h("div", { class: `view view-${name}` });
-  replace(main, h("div", { class: "heading" }, h("h1", { id: "title" }, view ? view.title : "No such view"), h("p", { class: "hint", id: "hint" }, view ? view.hint : "")),
-    h("p", { id: "note", hidden: true, role: "alert" }), root);
+  const heading = h("div", { class: "heading" }, h("h1", { id: "title" }, view ? view.title : "No such view"), h("p", { class: "hint", id: "hint" }, view ? view.hint : ""));
+  replace(main, heading, h("p", { id: "note", hidden: true, role: "alert" }), root);
   document.title = `${view ? view.title : "Console"} · ${dom.clean(page.boot.title)}`;
   main.scrollTo(0, 0);
   if (!view) {
     root.append(h("p", { class: "empty" }, `There is no view “${name}”. `, h("a", { href: "#/actors" }, "Show the hot actors")));
     return;
   }
-  try {
-    const module = await import(new URL(view.module, document.baseURI).href);
-    if (mine === page.index) module.default(context(root, name, query));
-  } catch (error) {
-    console.error(error);
-    note("error", `The view cannot be shown: ${error.message}`);
-  }
-  main.dataset.view = name;
+  const run = async (module, into, what) => {
+    try {
+      const made = await import(new URL(module, document.baseURI).href);
+      if (mine === page.index) await made.default(context(into, name, query));
+    } catch (error) {
+      console.error(error);
+      if (mine === page.index) note("error", `The ${what} cannot be shown: ${error.message}`);
+    }
+  };
+  const parts = page.parts.filter((part) => part.view === name).map((part) => {
+    const into = h("div", { class: "part" });
+    heading.append(into);
+    return run(part.module, into, "buttons");
+  });
+  await Promise.all([run(view.module, root, "view"), ...parts]);
+  if (mine === page.index) main.dataset.view = name;
 }
 
 function download() {
@@ -179,6 +187,7 @@ let stream, header;
 async function start() {
   page.boot = await (await fetch("boot.json", { cache: "no-store" })).json();
   for (const view of [...OWN, ...page.boot.extensions.flatMap((each) => each.views)]) page.views.set(view.name, view);
+  page.parts = page.boot.extensions.flatMap((each) => each.parts);
   for (const style of page.boot.extensions.flatMap((each) => each.styles)) document.head.append(h("link", { rel: "stylesheet", href: style }));
   menu(page.boot);
   const status = h("span", { id: "status", role: "status" });

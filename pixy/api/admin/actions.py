@@ -94,12 +94,17 @@ class Actions:
         ]
 
     async def describe(self, request: web.Request) -> web.Response:
-        """Describe the actions, and whether the caller may use them on ``group`` (of ``cluster``), or on any group."""
-        guard, allowed = self._guard, self._config.admin_actions
-        if allowed and guard is not None:
-            place = self._place(request)
-            wanted = Access("admin", place.cluster, place.topic or None, place.group or None)
-            allowed = guard.allows(guard.caller(), wanted)
+        """Describe the actions, and whether the caller may use them: on ``group`` (of ``cluster``) or any group, and on the daemon.
+
+        For who may act on the daemon: whether the sampler runs, and whether the actor at ``path`` can be restarted.
+        """
+        place = self._place(request)
+        allowed = self._allows(Access("admin", place.cluster, place.topic or None, place.group or None))
+        daemon: dict[str, Any] = {"allowed": self._allows(self._on_daemon())}
+        if daemon["allowed"]:
+            daemon["sampler"] = self._operator.sampling
+            if path := text(request, "path"):
+                daemon["restartable"] = self._operator.restartable(path)
         described = [
             {
                 "action": name,
@@ -111,8 +116,21 @@ class Actions:
             for name, (parameters, does) in _DESCRIBED.items()
         ]
         return web.json_response(
-            {"enabled": self._config.admin_actions, "allowed": allowed, "actions": described}
+            {
+                "enabled": self._config.admin_actions,
+                "allowed": allowed,
+                "daemon": daemon,
+                "actions": described,
+            }
         )
+
+    def _allows(self, access: Access) -> bool:
+        """Whether there are actions, and the caller may use them there."""
+        guard = self._guard
+        return self._config.admin_actions and (guard is None or guard.allows(guard.caller(), access))
+
+    def _on_daemon(self) -> Access:
+        return Access("admin", self._config.cluster_name(""), EVERYTHING, EVERYTHING)
 
     def _of_daemon(self, name: str, action: Callable[[web.Request, str], dict[str, Any]]) -> Handler:
         """Return a handler that does something to the daemon itself. Who may do everything was checked before (:class:`Gatekeeper`)."""
@@ -120,10 +138,8 @@ class Actions:
         async def handler(request: web.Request) -> web.Response:
             try:
                 self._check_on()
-                cluster, by = self._config.cluster_name(""), self._who(request)
-                path = text(request, "path")[:_PATH]
-                access = Access("admin", cluster, EVERYTHING, EVERYTHING)
-                with self._noted(f"{name} {path}".strip(), "the daemon", access, by):
+                by, path = self._who(request), text(request, "path")[:_PATH]
+                with self._noted(f"{name} {path}".strip(), "the daemon", self._on_daemon(), by):
                     return web.json_response(action(request, by))
             except IllegalState as problem:
                 return error(409, str(problem))

@@ -1,24 +1,35 @@
-// An operator's actions: shown only where they are allowed, and each asks for the group's name first.
+// An operator's actions: shown only where they are allowed, and each asks for the name of what it acts on first.
 
-/** Whether the caller may act on a group. */
-export async function allowed({ cluster, group }) {
+/** What the caller may do: to a group (`allowed`), and to the daemon and one of its actors (`daemon`). */
+async function permitted(query) {
   try {
-    const answer = await fetch(new URL(`../actions?${new URLSearchParams({ cluster, group })}`, document.baseURI), { headers: { Accept: "application/json" } });
-    return answer.ok && (await answer.json()).allowed === true;
+    const answer = await fetch(new URL(`../actions?${new URLSearchParams(query)}`, document.baseURI), { headers: { Accept: "application/json" } });
+    return answer.ok ? await answer.json() : {};
   } catch {
-    return false;
+    return {};
   }
 }
 
+/** Whether the caller may act on a group. */
+export async function allowed({ cluster, group }) {
+  return (await permitted({ cluster, group })).allowed === true;
+}
+
+/** For who may act on the daemon: whether its sampler runs, and whether the actor at a path can be restarted. Others: an empty object. */
+export async function daemon(query = {}) {
+  const { daemon: found } = await permitted(query);
+  return found && found.allowed ? found : {};
+}
+
 /** Ask for the name in a dialog, with a further field maybe; resolves to whether it was typed. */
-function confirmed(h, { title, text, name, button, field }) {
+function confirmed(h, { title, text, name, of, button, field }) {
   return new Promise((resolve) => {
     const go = h("button", { value: "go", disabled: true }, button);
-    const typed = h("input", { type: "text", "aria-label": "Name of the group", autocomplete: "off", spellcheck: "false", maxlength: "300",
+    const typed = h("input", { type: "text", "aria-label": `Name of the ${of}`, autocomplete: "off", spellcheck: "false", maxlength: "300",
       oninput: () => { go.disabled = typed.value !== name; } });
     const dialog = h("dialog", { class: "confirm", "aria-label": title, onclose: () => { dialog.remove(); resolve(dialog.returnValue === "go"); } },
       h("h2", {}, title), h("p", {}, text),
-      h("form", { method: "dialog" }, field, h("p", { class: "dim" }, "Type the group's name to confirm: ", h("b", { class: "path" }, name)),
+      h("form", { method: "dialog" }, field, h("p", { class: "dim" }, `Type the ${of}'s name to confirm: `, h("b", { class: "path" }, name)),
         h("div", { class: "tools" }, typed, go, h("button", { type: "button", onclick: () => dialog.close("") }, "Cancel"))));
     document.body.append(dialog);
     dialog.showModal();
@@ -26,20 +37,21 @@ function confirmed(h, { title, text, name, button, field }) {
   });
 }
 
-/** Return what makes a button of an action; its outcome goes to an element. */
-export function actions({ h, dom }, asked, outcome) {
+/** Return what makes a button of an action; its outcome goes to an element. `of` and `name` say what has to be confirmed. */
+export function actions({ h, dom }, asked, outcome, { of = "group", name = asked.group, after = () => {} } = {}) {
   const run = async (action, query, done) => {
-    const wanted = new URLSearchParams({ ...asked, ...query, confirm: asked.group });
+    const wanted = new URLSearchParams({ ...asked, ...query, confirm: name });
     try {
       const answer = await fetch(new URL(`../actions/${action}?${wanted}`, document.baseURI), { method: "POST", headers: { Accept: "application/json" } });
       const data = await answer.json();
       dom.setText(outcome, answer.ok ? done : `Not done: ${data.error}`);
+      if (answer.ok) after();
     } catch (error) {
       dom.setText(outcome, `No answer, it may have been done: ${error.message}`);
     }
   };
   return (label, action, { query = {}, title, text, done, field, more = () => ({}) }) => h("button", { type: "button", class: "button", onclick: async () => {
-    if (await confirmed(h, { title, text, name: asked.group, button: label, field })) await run(action, { ...query, ...more() }, done);
+    if (await confirmed(h, { title, text, name, of, button: label, field })) await run(action, { ...query, ...more() }, done);
   } }, label);
 }
 

@@ -28,7 +28,7 @@ async def test_actions_are_off_by_default_and_need_the_name_again() -> None:
         assert status == 403 and "admin_actions" in text
         described = await admin.get("/actions?group=billing")
         assert {each["action"] for each in described.pop("actions")} > {"pause", "reset", "restart"}
-        assert described == {"enabled": False, "allowed": False}
+        assert described == {"enabled": False, "allowed": False, "daemon": {"allowed": False}}
         admin.engine.config.admin_actions = True
         for wrong, why in (
             ("group=billing", "confirm must repeat"),
@@ -115,10 +115,17 @@ async def test_an_actor_is_restarted_and_the_sampler_switched_by_who_may_do_ever
         async def act(path: str) -> tuple[int, str]:
             return await admin.call(f"/actions/{path}", "POST", X_API_Key=key)
 
+        async def told(path: str) -> dict[str, bool]:
+            _, text = await admin.call(f"/actions?path={path}", X_API_Key=key)
+            return dict(json.loads(text)["daemon"])
+
         restart = "restart?path=/service/main/fetcher&confirm=fetcher"
         guard.rules = Rules([Rule(["key:ops"], ["admin"], topics=["orders"], groups=["*"])], {})
         assert (await act(restart))[0] == 403
+        assert await told("/service/main/fetcher") == {"allowed": False}
         guard.rules = Rules([Rule(["key:ops"], ["*"], topics=["*"], groups=["*"])], {})
+        assert await told("/service/main/fetcher") == {"allowed": True, "sampler": True, "restartable": True}
+        assert not (await told("/service/main"))["restartable"] and not (await told("/nobody"))["restartable"]
         for wrong, status in (
             (restart + "s", 400),
             (restart.replace("fetcher", "nobody"), 400),
@@ -143,6 +150,8 @@ async def test_an_actor_is_restarted_and_the_sampler_switched_by_who_may_do_ever
             for each in ("false", "false", "true")
         ]
         assert changed == [True, False, True]
+        await act("sampler?on=false&confirm=sampler")
+        assert await told("") == {"allowed": True, "sampler": False}
 
 
 def test_a_pause_has_failed_if_it_has_failed_in_one_worker_and_other_actions_if_in_all() -> None:

@@ -20,6 +20,7 @@ from tests.pages import (
 )
 
 ELSEWHERE = {
+    "docs/admin.md": "tests/unit/docs/test_admin_page.py",
     "docs/rest.md": "tests/integration/restv1/test_docs.py",
     "docs/security.md": "tests/unit/docs/test_security_page.py",
     "docs/tap.md": "tests/unit/docs/test_tap_page.py",

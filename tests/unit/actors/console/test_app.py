@@ -53,6 +53,7 @@ def extension(folder: Path) -> Extension:
         sources={"lag": lag, "broken": broken},
         links=[Link("Metrics", "/metrics")],
         title="Kafka",
+        parts={"actor": "lag.js"},
     )
 
 
@@ -80,8 +81,9 @@ async def test_an_extension_adds_views_sources_and_links(
         async with client.get(f"{address}boot.json") as answer:
             (told,) = (await answer.json())["extensions"]
         assert told["views"][0] == {
-            "name": "lag", "title": "Lag", "hint": "How far behind?", "hidden": False, "module": "ext/kafka/lag.js",
+            "name": "lag", "title": "Lag", "hint": "How far behind?", "hidden": False, "parent": "", "module": "ext/kafka/lag.js",
         }  # fmt: skip
+        assert told["parts"] == [{"view": "actor", "module": "ext/kafka/lag.js"}]
         assert told["links"] == [{"title": "Metrics", "href": "/metrics"}]
         async with client.get(f"{address}ext/kafka/lag.js") as answer:
             assert "export default" in await answer.text()
@@ -105,6 +107,10 @@ async def test_an_extension_adds_views_sources_and_links(
         {"name": "a", "links": [Link("x", " java\tscript:alert(1)")]},
         {"name": "a", "views": [View("a", "A", "a.js")]},
         {"name": "a", "files": Path(), "views": [View("a", "A", "../a.js")]},
+        {"name": "a", "files": Path(), "views": [View("a", "A", "a.js", hidden=True, parent="../b")]},
+        {"name": "a", "files": Path(), "parts": {"actor": "../a.js"}},
+        {"name": "a", "files": Path(), "parts": {"../actor": "a.js"}},
+        {"name": "a", "parts": {"actor": "a.js"}},
     ],
     ids=lambda bad: str(sorted(bad)),
 )
