@@ -160,7 +160,15 @@ class EventStream:
 
         Returns:
             a function that ends the subscription.
+
+        Raises:
+            TypeError: ``subscriber`` is neither a ref nor a function, or a kind is no class of events.
         """
+        if not (callable(subscriber) or hasattr(subscriber, "tell")):
+            raise TypeError(f"a subscriber is a function or an actor's ref, not {subscriber!r}")
+        for kind in kinds:
+            if not (isinstance(kind, type) and issubclass(kind, Event)):
+                raise TypeError(f"events are subscribed to by their classes, not by {kind!r}")
         # One object per subscription: a function may have several.
         listener: _Call | _Teller
         if callable(subscriber):

@@ -262,6 +262,7 @@ def start_pool(
         workers: how the pool supervises the workers.
     """
     check_class(actor_class)
+    one_of("a pool's size", size, int)
     one_of("supervision", workers, Supervision)
     router: Router[A] = Router(routing, size)
     router.pool = spawn(Pool, router, actor_class, args, kwargs, workers, name=name, supervision=ESCALATE)

@@ -11,7 +11,7 @@ import pykka
 from pykka import ActorDeadError
 from pykka.messages import ProxyCall
 
-from actors._checks import timeout_of
+from actors._checks import one_of, timeout_of
 from actors._core import stopping
 from actors._core.context import current, origin
 from actors._core.expiry import expire
@@ -138,7 +138,11 @@ class ActorRef(Identity[A_co], Generic[A_co]):
             message: what to send.
             reply_to: gets the reply.
             urgent: as for :meth:`tell`.
+
+        Raises:
+            TypeError: ``reply_to`` is another library's future.
         """
+        one_of("reply_to", reply_to, Future)
         cell = self._cell
         envelope = (message, reply_to, cell.clock(), *origin())
         reply_to.target = cell

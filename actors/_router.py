@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, overload
 import pykka
 from pykka import ActorDeadError
 
-from actors._checks import timeout_of
+from actors._checks import one_of, ref_of, timeout_of
 from actors._core.routed_asks import ask_all, ask_one, joined
 from actors._errors import MailboxFull
 from actors._future import Future, never_block
@@ -44,9 +44,13 @@ class Router(Generic[A]):
     Args:
         routing: the policy that chooses a message's worker.
         size: the number of workers that there should be.
+
+    Raises:
+        TypeError: ``routing`` is no policy, but its class, for example.
     """
 
     def __init__(self, routing: Routing, size: int = 0) -> None:
+        one_of("routing", routing, Routing)
         self.routing = routing
         """The policy that chooses a message's worker."""
         self.pool: ActorRef[Pool] | None = None
@@ -66,8 +70,13 @@ class Router(Generic[A]):
             refs: the actors. One that stops is not replaced: the others get its share.
                 :class:`ConsistentHash` goes by their paths, so those must differ.
             routing: the policy that chooses a message's worker.
+
+        Raises:
+            TypeError: one is no actor's ref, but a proxy, for example; or ``routing`` is no policy.
         """
         group = tuple(refs)
+        for ref in group:
+            ref_of("what a router sends to", ref)
         router = cls(routing, len(group))
         router.publish(group, tuple(ref.path for ref in group))
         return router
@@ -320,8 +329,9 @@ class Router(Generic[A]):
 
         Raises:
             ValueError: a size below 1.
-            TypeError: a group of actors (:meth:`of`) has no pool.
+            TypeError: a group of actors (:meth:`of`) has no pool; or the size is no whole number.
         """
+        one_of("a pool's size", size, int)
         if size < 1:
             raise ValueError(f"a pool has one worker at least, not {size}")
         if self.pool is None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import pykka
 
+from actors._checks import count, function
 from actors._core.lifecycle import RUNNING
 
 if TYPE_CHECKING:
@@ -141,10 +142,18 @@ class ConsistentHash(Routing):
         key: returns a message's key, a str, bytes or int; anything else is a TypeError in the sender.
         replicas: points per worker. More of them share the keys out more evenly (with 64, shares vary by
             about 12 %) and take longer to set up, about 1 us each.
+
+    Raises:
+        TypeError: ``key`` is no function, or ``replicas`` no whole number.
+        ValueError: ``replicas`` is below 1.
     """
 
     key: Callable[[Any], str | bytes | int]
     replicas: int = 64
+
+    def __post_init__(self) -> None:
+        function("a routing key", self.key)
+        count("replicas", self.replicas, 1)
 
     def prepare(self, keys: tuple[str, ...]) -> tuple[list[int], list[int]]:
         """Make the ring: the points in order, and the index of each one's worker."""

@@ -264,7 +264,8 @@ class ActorSystem(SystemView):
     ) -> Cell:
         lifecycle.check_class(actor_class)
         one_of("supervision", supervision, Supervision)
-        name = name or lifecycle.generated_name(actor_class, self._names, self.top)
+        if name is None:
+            name = lifecycle.generated_name(actor_class, self._names, self.top)
         return actor_class._cell_class(self, None, actor_class, args, kwargs, name, supervision)
 
     def add(self, cell: Cell, siblings: dict[str, Cell]) -> ActorRef[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from actors._checks import one_of
 from actors._core import inspection
 from actors._core.instruments import Hooks, Instrument
 
@@ -69,7 +70,12 @@ class SystemView:
         return inspection.dumping(self.top)
 
     def instrument(self, instrument: Instrument) -> Callable[[], None]:
-        """Install an instrument, which sees every message; return a function that removes it."""
+        """Install an instrument, which sees every message; return a function that removes it.
+
+        Raises:
+            TypeError: it is no :class:`Instrument`, but its class, for example.
+        """
+        one_of("what is installed", instrument, Instrument)
         self._hooks.add(instrument)
         self._hooks_changed()
         return lambda: self._hooks.remove(instrument)

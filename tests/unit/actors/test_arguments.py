@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
@@ -15,7 +16,12 @@ from actors import (
     ActorRef,
     ActorSystem,
     Backoff,
+    Broadcast,
+    ConsistentHash,
+    DeadLetter,
+    Instrument,
     Intensity,
+    Router,
     Strategy,
     Supervision,
     Terminated,
@@ -121,6 +127,78 @@ async def test_an_actor_is_started_from_its_class(wrong: Callable[[], Any]) -> N
         with pytest.raises(TypeError, match=words):
             system.spawn_pool(wrong())
         assert len(system.paths()) == 1
+
+
+async def test_an_empty_name_is_none() -> None:
+    async with ActorSystem() as system:
+        with pytest.raises(ValueError, match=r"^'' is no name for an actor: it is empty or has a slash$"):
+            system.spawn(Echo, name="")
+        with pytest.raises(ValueError, match=r"^'' is no name for an actor"):
+            await system.spawn(Echo).ask(lambda self: self.spawn(Echo, name=""), block=False)
+
+
+@pytest.mark.parametrize(
+    ("subscriber", "kind", "words"),
+    [
+        (5, DeadLetter, "a subscriber is a function or an actor's ref, not 5"),
+        ("ref", DeadLetter, "a subscriber is a function or an actor's ref, not 'ref'"),
+        (print, "DeadLetter", "events are subscribed to by their classes, not by 'DeadLetter'"),
+        (print, int, f"events are subscribed to by their classes, not by {int!r}"),
+    ],
+)
+async def test_what_could_hear_nothing_is_no_subscription(subscriber: Any, kind: Any, words: str) -> None:
+    async with ActorSystem() as system:
+        with pytest.raises(TypeError, match=f"^{re.escape(words)}$"):
+            system.events.subscribe(subscriber, kind)
+        assert not system.events.wants(DeadLetter)
+
+
+@pytest.mark.parametrize("wrong", [5, Instrument, print])
+async def test_what_is_no_instrument(wrong: Any) -> None:
+    async with ActorSystem() as system:
+        with pytest.raises(
+            TypeError, match=f"^what is installed is of class Instrument, not {re.escape(repr(wrong))}$"
+        ):
+            system.instrument(wrong)
+        assert await system.spawn(Echo).ask("hi", block=False) == "hi"
+
+
+async def test_what_is_no_pool_and_no_router() -> None:
+    async with ActorSystem() as system:
+        ref = system.spawn(Echo)
+        for wrong in ("random", Broadcast, None):
+            words = re.escape(f"routing is of class Routing, not {wrong!r}")
+            with pytest.raises(TypeError, match=f"^{words}$"):
+                system.spawn_pool(Echo, routing=wrong)  # type: ignore[arg-type]
+            with pytest.raises(TypeError, match=f"^{words}$"):
+                Router.of([ref], wrong)  # type: ignore[arg-type]
+        for size in ("2", 1.5, None):
+            with pytest.raises(TypeError, match=f"^a pool's size is of class int, not {size!r}$"):
+                system.spawn_pool(Echo, size=size)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match=r"^what a router sends to is an actor's ref, not <ActorProxy"):
+            Router.of([ref.proxy()])
+        assert system.paths() == [ref.path]
+
+        router = system.spawn_pool(Echo, size=1)
+        with pytest.raises(TypeError, match=r"^a pool's size is of class int, not 1\.5$"):
+            router.resize(1.5)  # type: ignore[arg-type]
+        assert len(router) == 1
+
+    with pytest.raises(TypeError, match=r"^a routing key is a function, not 'user'$"):
+        ConsistentHash("user")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"^replicas is 1 or more, not 0$"):
+        ConsistentHash(str, 0)
+
+
+async def test_a_reply_goes_to_no_other_librarys_future(caplog: pytest.LogCaptureFixture) -> None:
+    """The runtime's own turn failed of it: the sender's mistake was the recipient's, and its neighbours'."""
+    async with ActorSystem() as system:
+        ref = system.spawn(Echo)
+        for wrong in (asyncio.get_running_loop().create_future(), pykka.ThreadingFuture(), None):
+            with pytest.raises(TypeError, match=r"^reply_to is of class Future, not "):
+                ref.forward("message", wrong)  # type: ignore[arg-type]
+        assert await ref.ask("hi", block=False) == "hi"
+    assert caplog.messages == []
 
 
 @pytest.mark.parametrize("wrong", ["restart", 5, 0.1, Supervision, lambda _: None])
