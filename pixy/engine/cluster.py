@@ -67,6 +67,7 @@ from pixy.kafka import settings
 from pixy.kafka.errors import OUT_OF_BROKERS
 from pixy.kafka.fetcher import FetchClient
 from pixy.kafka.producer import ProducerClient
+from pixy.kafka.producer_clients import ProducerClients
 from pixy.kafka.producer_messages import Report
 from pixy.kafka.record_headers import HeaderReader
 from pixy.membership import Event, Session
@@ -123,7 +124,7 @@ class Cluster(Actor):
         self._proxy = proxy
         self._node = node
         self._instances: ActorRef[Instances]
-        self._client: ProducerClient
+        self._clients: ProducerClients
         self._admin: ActorRef[Admin]
         self._fetcher: ActorRef[Fetcher]
         self._journal: Journal | None = None
@@ -138,14 +139,15 @@ class Cluster(Actor):
         """Create the clients, which connect by themselves, and the children that always run."""
         partitioner = LIBRDKAFKA_PARTITIONER[self._proxy.producer.partitioner]
         figures = self._counters.statistics
-        self._client = ProducerClient(
-            settings.producer(self._proxy, partitioner) | ({} if figures is None else figures.settings()),
+        self._clients = ProducerClients(
+            settings.producer(self._proxy, partitioner),
             self._deliver,
             self._client_error,
+            extra=None if figures is None else figures.settings(),
             stamp=bool(self._proxy.journal.topic),
         )
         pause = self._proxy.consumer.retry_backoff
-        self._lookups = TopicLookups(self._client.metadata, pause, self.system.loop.time)
+        self._lookups = TopicLookups(self._clients.metadata, pause, self.system.loop.time)
         if self._proxy.journal.topic:
             self._start_journal()
         ref = self.actor_ref
@@ -213,7 +215,7 @@ class Cluster(Actor):
         self._lookups.close()
         if self._zookeeper is not None:
             await self._zookeeper.close()
-        await self._client.close(0.0)
+        await self._clients.close(0.0)
 
     async def on_failure(self, *_exc_info: Any) -> None:  # type: ignore[override]
         """Close the producer: the next life has a new one."""
@@ -221,8 +223,8 @@ class Cluster(Actor):
             self._lookups.close()
         if self._zookeeper is not None:
             await self._zookeeper.close()
-        if hasattr(self, "_client"):
-            await self._client.close(1.0)
+        if hasattr(self, "_clients"):
+            await self._clients.close(1.0)
 
     def on_child_stopped(self, ref: ActorRef[Any]) -> None:
         """Forget the child; start a group that somebody waits for again."""
@@ -248,7 +250,7 @@ class Cluster(Actor):
             TopicProducer,
             topic,
             self._proxy.producer,
-            self._client,
+            self._clients,
             self._lookups.writable,
             legacy=settings.record_headers_unsupported(self._proxy),
             journal=self._journal,
@@ -346,7 +348,7 @@ class Cluster(Actor):
     def _view(self, _query: ViewCluster) -> ClusterView:
         journal = self._journal
         return ClusterView(
-            self._client.down,
+            self._clients.down,
             len(self._groups),
             self._proxy.consumer.max_groups,
             len(self._producers),
@@ -381,16 +383,16 @@ class Cluster(Actor):
         waited, down = 0.0, 0
         while True:
             try:
-                await self._client.metadata(None, _REACH_SLICE)
+                await self._clients.metadata(None, _REACH_SLICE)
                 reply.try_set(None)
                 return
             except KafkaError as error:
                 waited += _REACH_SLICE
-                down += bool(self._client.down)
+                down += bool(self._clients.down)
                 if waited < deadline and down < _GIVE_UP_DOWN:
                     continue
                 peers = ",".join(self._proxy.kafka.seed_peers)
-                why = self._client.down or str(error)
+                why = self._clients.down or str(error)
                 reply.try_fail(
                     StartError(
                         f"failed to spawn proxy, name={self._name}: failed to create Kafka client: "
@@ -419,7 +421,7 @@ class Cluster(Actor):
             with contextlib.suppress(ActorDeadError):
                 await waiting
         # The producers have used up some of this time: their messages were on their way meanwhile, too.
-        lost += await self._client.close(max(0.0, until - self.system.loop.time()))
+        lost += await self._clients.close(max(0.0, until - self.system.loop.time()))
         if self._journal_writer is not None:
             try:  # last, because the others still add events
                 await self._journal_writer.ask(writer.DrainJournal(), block=False)

@@ -23,10 +23,10 @@ from typing import Any
 
 from confluent_kafka import KafkaError as LibraryError, KafkaException, Producer
 
-from pixy.kafka.errors import INCURABLE_CODES, translate
+from pixy.kafka.errors import INCURABLE_CODES, REFUSAL_CODES, translate
 from pixy.kafka.library_calls import send_one
 from pixy.kafka.lone_messages import LoneMessages
-from pixy.kafka.producer_messages import NO_OFFSET, Bulk, Landed, Message, Report
+from pixy.kafka.producer_messages import NO_OFFSET, Bulk, Landed, Message, Report, Returned
 from pixy.kafka.retired_producers import RetiredProducers
 from pixy.kafka.returned_messages import GateOf, ReturnedMessages
 from pixy.kafka.settings import Settings
@@ -59,10 +59,37 @@ _HURRIED_PAUSE = 0.5
 _SOUND = 60.0
 """Seconds after which a fatal error is the first in a row again."""
 
+_MOST_REFUSED = 10_000
+"""Topics with refused messages that are remembered."""
+
 Probe = tuple[str, int, int | None, object]
 """See :meth:`pixy.kafka.gated_sender.GatedSender.landed`."""
 Busy = Sequence[tuple[str, int]]
 """Partitions of topics."""
+
+
+class ReadyProducer:
+    """A librdkafka producer that is made before its client, in another thread: reading certificates takes up to 50 ms.
+
+    Args:
+        settings: of the producer. Making it may raise KafkaException.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._error: Callable[[LibraryError], None]
+        self._producer = [Producer({**settings, "error_cb": self._report})]
+
+    def _report(self, error: LibraryError) -> None:
+        self._error(error)  # only a poll calls this, so not before `take`
+
+    def take(self, error: Callable[[LibraryError], None]) -> Producer:
+        """Return the producer, once, and keep no reference.
+
+        Args:
+            error: librdkafka's ``error_cb``.
+        """
+        self._error = error
+        return self._producer.pop()
 
 
 class DeliveryThread:
@@ -76,7 +103,9 @@ class DeliveryThread:
         replaced: called on the loop when :meth:`replace` is done, with the partitions to which one message is on its way, alone.
             Their results come as those of probes.
         gate_of: see :class:`pixy.kafka.returned_messages.ReturnedMessages`; called in the thread.
+        refused: called on the loop with a topic, the first time at least that Kafka refuses a message of it.
         stamp: set each message's ``timestamp`` before its report is delivered.
+        ready: the first producer; None: it is made here.
 
     Attributes:
         producer: librdkafka's.
@@ -94,11 +123,15 @@ class DeliveryThread:
         fatal: Callable[[LibraryError], None],
         replaced: Callable[[Busy], None],
         gate_of: GateOf,
+        refused: Callable[[str], None],
         *,
         stamp: bool,
+        ready: ReadyProducer | None = None,
     ) -> None:
         self._settings = settings
         self._on_landed, self._on_failed, self._on_fatal, self._on_replaced = landed, failed, fatal, replaced
+        self._on_refused = refused
+        self._topics_refused: set[str] = set()
         self._stamp = stamp
         self._idempotent = bool(settings.get("enable.idempotence"))
         self._loop = asyncio.get_running_loop()
@@ -114,11 +147,11 @@ class DeliveryThread:
         self._replacing = False
         self._cause: LibraryError | None = None
         self._fatal_errors, self._fatal_at = 0, -math.inf
-        self.producer = self._new()
+        self.producer = self._new() if ready is None else ready.take(self._error)
         patience = settings.get("message.timeout.ms", 300_000) / 1000
         self._lone = LoneMessages(self._new, patience, idempotent=self._idempotent)
         self._returned = ReturnedMessages(
-            self._produce, patience, gate_of, self.probes, self._lone.take, idempotent=self._idempotent
+            self._produce, patience, gate_of, self.probes, self._send_alone, idempotent=self._idempotent
         )
         self.adopt = self._returned.adopt
         self._retired = RetiredProducers()
@@ -203,6 +236,16 @@ class DeliveryThread:
             return True
         self._errors += 1
         return False
+
+    def _send_alone(self, returned: Returned, error: LibraryError) -> bool:
+        """Send a message alone, if its batch was refused; see :meth:`pixy.kafka.lone_messages.LoneMessages.take`."""
+        topic, seen = returned.message.topic(), self._topics_refused
+        if error.code() in REFUSAL_CODES and topic not in seen:
+            if len(seen) >= _MOST_REFUSED:
+                seen.clear()
+            seen.add(topic)
+            self._call(self._on_refused, topic)
+        return self._lone.take(returned, error)
 
     def bulk_landed(self, bulk: Bulk) -> None:
         """Report a bulk whose last record has landed."""
@@ -398,4 +441,4 @@ class DeliveryThread:
             self._loop.call_soon_threadsafe(what, *args)
 
 
-__all__ = ["Busy", "DeliveryThread", "Probe"]
+__all__ = ["Busy", "DeliveryThread", "Probe", "ReadyProducer"]

@@ -122,6 +122,29 @@ GROUP_REFUSED_CODES = frozenset(
 )
 """Errors with which a coordinator refuses a member. librdkafka reports them, not as fatal, and asks again for ever."""
 
+REFUSED_BATCH_CODES = frozenset(
+    {
+        _KafkaError.INVALID_RECORD,
+        _KafkaError._INVALID_DIFFERENT_RECORD,
+        _KafkaError.INVALID_TIMESTAMP,
+        _KafkaError.MSG_SIZE_TOO_LARGE,
+        _KafkaError.RECORD_LIST_TOO_LARGE,
+    }
+)
+"""Errors of a message that may be no fault of its own. Kafka names the records at fault (KIP-467), but librdkafka 2.16 tells the
+others by ``_INVALID_DIFFERENT_RECORD`` only if there are several such records: of one, all messages of the batch get the error.
+"""
+
+REFUSAL_CODES = REFUSED_BATCH_CODES | {
+    _KafkaError.INVALID_MSG,
+    _KafkaError.POLICY_VIOLATION,
+    _KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    _KafkaError.TOPIC_EXCEPTION,
+    _KafkaError.UNSUPPORTED_COMPRESSION_TYPE,
+    _KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+}
+"""Errors with which a broker refuses messages of one topic for good. Each makes an idempotent producer begin a new epoch."""
+
 PRODUCER_CODES = frozenset(
     {
         _KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER,

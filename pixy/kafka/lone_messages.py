@@ -11,10 +11,11 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from pixy.kafka.errors import REFUSED_BATCH_CODES
 from pixy.kafka.library_calls import send_one
 from pixy.kafka.producer_messages import Landed, Message, Returned
 from pixy.kafka.retired_producers import RetiredProducers
@@ -22,19 +23,6 @@ from pixy.kafka.returned_messages import ReturnedMessages
 from pixy.kafka.settings import Settings
 
 logger = logging.getLogger("pixy.kafka")
-
-REFUSED_BATCH: Final = frozenset(
-    {
-        KafkaError.INVALID_RECORD,
-        KafkaError._INVALID_DIFFERENT_RECORD,
-        KafkaError.INVALID_TIMESTAMP,
-        KafkaError.MSG_SIZE_TOO_LARGE,
-        KafkaError.RECORD_LIST_TOO_LARGE,
-    }
-)
-"""Errors of a message that may be no fault of its own. Kafka names the records at fault (KIP-467), but librdkafka 2.16 tells the
-others by ``_INVALID_DIFFERENT_RECORD`` only if there are several such records: of one, all messages of the batch get the error.
-"""
 
 _INVALID = "were in a batch with an invalid record, and are sent again, each alone"
 _TOO_LARGE = (
@@ -93,7 +81,7 @@ class LoneMessages:
             False if the error speaks of the message alone, or of something else.
         """
         code = error.code()
-        if code not in REFUSED_BATCH:
+        if code not in REFUSED_BATCH_CODES:
             return False
         why = _TOO_LARGE if code in _SIZES else _INVALID
         self._returned.add(returned.item, returned.message, returned.landed, returned.order, why)
@@ -179,4 +167,4 @@ class LoneMessages:
         self._retired.add(owner)
 
 
-__all__ = ["REFUSED_BATCH", "LoneMessages"]
+__all__ = ["LoneMessages"]

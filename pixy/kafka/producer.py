@@ -15,7 +15,7 @@ from typing import Any
 from confluent_kafka import KafkaError as LibraryError, KafkaException
 
 from pixy.errors import KafkaError
-from pixy.kafka.delivery_thread import Busy, DeliveryThread, Probe
+from pixy.kafka.delivery_thread import Busy, DeliveryThread, Probe, ReadyProducer
 from pixy.kafka.errors import INCURABLE_CODES, is_unknown_topic, translate
 from pixy.kafka.gated_sender import GatedSender, Sending
 from pixy.kafka.library_calls import list_topics, may_move, send_one, send_together
@@ -41,7 +41,10 @@ class ProducerClient:
         deliver: called on the loop with each list of reports.
         failed: called on the loop with an error of our own, after which this client cannot continue. A fatal error of
             librdkafka's producer is none: a new producer sends its messages.
+        refused: called on the loop with a topic, once at least, when Kafka has refused a message of it; see
+            :data:`pixy.kafka.errors.REFUSAL_CODES`.
         stamp: set each message's ``timestamp`` before its report is delivered.
+        ready: the first producer of librdkafka; None: it is made here.
     """
 
     def __init__(
@@ -50,7 +53,9 @@ class ProducerClient:
         deliver: Callable[[list[Report]], None],
         failed: Callable[[Exception], None],
         *,
+        refused: Callable[[str], None] = lambda _topic: None,
         stamp: bool = False,
+        ready: ReadyProducer | None = None,
     ) -> None:
         self._loop = asyncio.get_running_loop()
         self._deliver = deliver
@@ -58,7 +63,15 @@ class ProducerClient:
         self._max_bytes = int(settings["queue.buffering.max.kbytes"]) * 1024
         self._idempotent = bool(settings.get("enable.idempotence"))
         self._thread = DeliveryThread(
-            settings, self._landed, failed, self._fatal, self._replaced, self._gate_of, stamp=stamp
+            settings,
+            self._landed,
+            failed,
+            self._fatal,
+            self._replaced,
+            self._gate_of,
+            refused,
+            stamp=stamp,
+            ready=ready,
         )
         self.send_again, self.bulk_landed = self._thread.send_again, self._thread.bulk_landed
         self._report = self._thread.report
@@ -157,7 +170,7 @@ class ProducerClient:
         self._watch.use(topic)
         before = bulk.sent
         if before == 0:
-            bulk.first = self._number(len(bulk.records))
+            bulk.begin(self._number(len(bulk.records)), self.bulk_landed, self.send_again)
         if self._refusal:
             all_sent = self._refuse_rest(bulk, self._refusal)
         else:

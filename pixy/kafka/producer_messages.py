@@ -127,10 +127,6 @@ class Bulk:
         first: the number of the first record, see :class:`Returned`; the others have the numbers behind it.
 
     Args:
-        tell: called in the producer's thread when its last report completes the bulk; see
-            ``ProducerClient.bulk_landed``.
-        again: called in the producer's thread with a record that failed or landed without an offset; see
-            ``ProducerClient.send_again``.
         stamp: collect ``stamps``.
     """
 
@@ -154,8 +150,6 @@ class Bulk:
         records: Sequence[Message],
         size: int,
         plain: bool,
-        tell: Callable[[Bulk], None],
-        again: SendAgain,
         *,
         stamp: bool = False,
     ) -> None:
@@ -168,8 +162,19 @@ class Bulk:
         self.done = False
         self.first = 0
         self._landed = self._refused = 0
-        self._tell = tell
-        self._again = again
+        self._tell: Callable[[Bulk], None]
+        self._again: SendAgain
+
+    def begin(self, first: int, tell: Callable[[Bulk], None], again: SendAgain) -> None:
+        """Note which client sends the bulk, before it sends the first record. Called on the loop.
+
+        Args:
+            first: see the attribute.
+            tell: called in the producer's thread when its last report completes the bulk; see ``ProducerClient.bulk_landed``.
+            again: called in the producer's thread with a record that failed or landed without an offset; see
+                ``ProducerClient.send_again``.
+        """
+        self.first, self._tell, self._again = first, tell, again
 
     def landed(self, at: int, error: Any, message: Any, final: bool = False) -> None:
         """Note the delivery report of one record. Called in the producer's thread.

@@ -54,7 +54,7 @@ async def test_a_message_that_landed_without_an_offset_is_sent_again(
             for part in ((b"0", b"1"), (b"2", b"3")):
                 if together:
                     records = [Record(value, 0) for value in part]
-                    bulk = Bulk(records, 2, True, client.bulk_landed, client.send_again)
+                    bulk = Bulk(records, 2, True)
                     assert client.send_bulk(name, bulk, [0, 0])
                 else:
                     assert client.send(name, [Message(value) for value in part], [0, 0]) == (2, [])

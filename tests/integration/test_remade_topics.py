@@ -73,7 +73,7 @@ async def known(daemon: Daemon, topic: str) -> bool:
     cluster: Any = next(
         ref for ref in daemon.engine._service._cell.children.values() if ref.name == "default"
     )
-    return topic in cluster.actor._client._watch.topics._ids
+    return topic in cluster.actor._clients._first._watch.topics._ids
 
 
 @pytest.mark.timeout(180)
@@ -113,7 +113,7 @@ async def test_a_topic_that_is_made_again_with_fewer_partitions_takes_all_messag
     """The old producer had chosen partitions for those that wait, and the gates of the new one know partitions that are gone."""
     await asyncio.to_thread(kafka.create_topic, name, 4)
     async with serving(make_config(kafka.bootstrap())) as daemon:
-        client = cluster_actor(daemon)._client
+        client = cluster_actor(daemon)._clients._first
         await asyncio.gather(*[daemon.produce(name, b"old", b"%d" % at) for at in range(20)])
         await asyncio.to_thread(lambda: kafka.admin().delete_topics([name])[name].result(30))
         waiting = [asyncio.create_task(daemon.produce(name, b"new", b"%d" % at)) for at in range(20)]
@@ -155,7 +155,7 @@ async def test_a_producer_is_replaced_under_load_and_nothing_is_lost_doubled_or_
     await asyncio.to_thread(kafka3.create_topic, name, PARTITIONS)
     answers: dict[bytes, tuple[int, int]] = {}
     async with serving(make_config(kafka3.bootstrap())) as daemon:
-        client = cluster_actor(daemon)._client
+        client = cluster_actor(daemon)._clients._first
         cluster = daemon.engine.cluster()
         done = asyncio.Event()
 
@@ -183,7 +183,9 @@ async def test_a_producer_is_replaced_under_load_and_nothing_is_lost_doubled_or_
             await eventually(lambda count=count: more(answers, count + 1000))
         done.set()
         await asyncio.gather(*callers)
-        assert cluster_actor(daemon)._client is client, "the cluster goes on, with its groups and instances"
+        assert cluster_actor(daemon)._clients._first is client, (
+            "the cluster goes on, with its groups and instances"
+        )
     logs = await asyncio.to_thread(read, kafka3, [TopicPartition(name, at) for at in range(PARTITIONS)])
     assert {value: (part, at) for part, log in enumerate(logs) for at, value in enumerate(log)} == answers
     assert sum(map(len, logs)) == len(answers), "each once"
@@ -223,7 +225,7 @@ async def test_no_message_that_is_accepted_after_its_topic_was_made_again_is_los
     await asyncio.to_thread(kafka3.create_topic, name, PARTITIONS)
     accepted: list[bytes] = []
     async with serving(make_config(kafka3.bootstrap())) as daemon:
-        cluster, client = daemon.engine.cluster(), cluster_actor(daemon)._client
+        cluster, client = daemon.engine.cluster(), cluster_actor(daemon)._clients._first
         done = asyncio.Event()
 
         async def sender(number: int) -> None:
@@ -273,7 +275,7 @@ async def test_a_producer_that_takes_a_topic_for_gone_sends_what_comes_once_it_w
 ) -> None:
     await asyncio.to_thread(kafka.create_topic, name, 2)
     async with serving(make_config(kafka.bootstrap())) as daemon:
-        producer = cluster_actor(daemon)._client._thread.producer
+        producer = cluster_actor(daemon)._clients._first._thread.producer
         await daemon.produce(name, b"old")
 
         def hears() -> bool:

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import copy
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from actors import ActorRef, Future
 from pixy.errors import PixyError, UnknownPartition, UnknownTopic
 from pixy.kafka.errors import is_unknown_topic, message_too_large, translate
-from pixy.kafka.producer_messages import Bulk, Message, Report, SendAgain
+from pixy.kafka.producer_messages import Bulk, Message, Report
 from pixy.wire.types import RecordHeaders
 
 _HEADER_OVERHEAD = 10
@@ -140,8 +140,6 @@ class PendingBatch(Bulk):
         fits: bytes of the largest record that may be sent; a larger one fails alone, here.
         reply: the caller's future.
         life: where the delivery report goes.
-        tell: this and the next: see :class:`pixy.kafka.producer_messages.Bulk`.
-        again: sends a record again.
         sizes: of the records, as :func:`sizes_of` returns them; None: they are added up here.
         stamp: collect the records' timestamps.
         client: who wants it; empty: not known.
@@ -167,8 +165,6 @@ class PendingBatch(Bulk):
         fits: int,
         reply: Future[Any],
         life: ProducerLife,
-        tell: Callable[[Bulk], None],
-        again: SendAgain,
         *,
         sizes: Sequence[int] | None = None,
         arrived: float = 0.0,
@@ -195,7 +191,7 @@ class PendingBatch(Bulk):
             records = [records[at] for at in self._indexes]
             sizes = [size for size in sizes if size <= fits]
         self.wanted = [record.partition for record in records]
-        super().__init__(records, sum(sizes), plain, tell, again, stamp=stamp)
+        super().__init__(records, sum(sizes), plain, stamp=stamp)
 
     def next_step(self, budget: int) -> tuple[int, int]:
         """Return how many records, from the front, will have been offered to librdkafka after the next step, and what it costs.
@@ -228,7 +224,7 @@ class PendingBatch(Bulk):
         fresh = copy.copy(self)
         fresh.life = life
         stamp = self.stamps is not None
-        Bulk.__init__(fresh, self.records, self.size, self.plain, self._tell, self._again, stamp=stamp)
+        Bulk.__init__(fresh, self.records, self.size, self.plain, stamp=stamp)
         return fresh
 
     def fail(self, error: PixyError) -> None:

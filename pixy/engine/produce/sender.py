@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from pixy.engine.produce.gathered import Gathered, Pending
 from pixy.engine.produce.partitioner import RoundRobinPartitioner
@@ -12,8 +14,19 @@ from pixy.kafka.producer import ProducerClient
 
 _HEADERS = 10  # of single messages; so many take as much of the budget as a record
 
+_MOVE_WITHIN = 5.0
+"""Seconds that new messages wait for those that another client has."""
+_MOVE_AGAIN = 60.0
+
 Refusal = tuple[PendingMessage, PixyError]
 """A single message that the client has refused, and why."""
+
+
+class Clients(Protocol):
+    """See :class:`pixy.kafka.producer_clients.ProducerClients`."""
+
+    def of(self, topic: str) -> ProducerClient:
+        """Return the client that sends a topic's messages from now on."""
 
 
 class Sender:
@@ -21,21 +34,59 @@ class Sender:
 
     Args:
         topic: what it writes to.
-        client: of the cluster.
+        clients: of the cluster.
         round_robin: choose the partitions here, and not in librdkafka.
+        clock: event-loop time, in seconds.
 
     Attributes:
         in_flight: messages and batches that were handed over, also in part, and have no delivery report; whoever gets the
             reports counts them off.
     """
 
-    __slots__ = ("_client", "_round_robin", "_topic", "in_flight")
+    __slots__ = ("_client", "_clients", "_clock", "_move_by", "_round_robin", "_topic", "in_flight")
 
-    def __init__(self, topic: str, client: ProducerClient, *, round_robin: bool) -> None:
+    def __init__(
+        self, topic: str, clients: Clients, *, round_robin: bool, clock: Callable[[], float]
+    ) -> None:
         self._topic = topic
-        self._client = client
+        self._clients = clients
+        self._client = clients.of(topic)
+        self._clock = clock
+        self._move_by = math.inf
         self._round_robin = RoundRobinPartitioner() if round_robin else None
         self.in_flight = 0
+
+    def gate(self, partitions: Sequence[int]) -> None:
+        """Have one message go alone to each partition before others; see :meth:`ProducerClient.gate`."""
+        self._client.gate(self._topic, partitions)
+
+    def ungate(self) -> None:
+        """Forget which partitions have not been written to; see :meth:`ProducerClient.ungate`."""
+        self._client.ungate(self._topic)
+
+    def give_up(self, batch: PendingBatch) -> None:
+        """Send no more of a batch that was sent in part."""
+        self._client.give_up(batch)
+
+    def _held_to_move(self, partitions: tuple[int, ...]) -> bool:
+        """Go to another client, if one sends for the topic from now on. Return whether what is new must wait for that.
+
+        It waits until all that was sent has its results, so that nothing is overtaken: for :data:`_MOVE_WITHIN` at most. If the
+        time is not enough, because a partition has no leader, for example, the present client goes on, and the next attempt is
+        :data:`_MOVE_AGAIN` later.
+        """
+        client = self._clients.of(self._topic)
+        if client is self._client:
+            return False
+        if self.in_flight == 0:
+            self._client.ungate(self._topic)
+            client.gate(self._topic, partitions)
+            self._client, self._move_by = client, math.inf
+            return False
+        now = self._clock()
+        if self._move_by == math.inf or now >= self._move_by + _MOVE_AGAIN:
+            self._move_by = now + _MOVE_WITHIN
+        return now < self._move_by
 
     def hand_over(self, gathered: Gathered, partitions: tuple[int, ...]) -> tuple[bool, list[Refusal]]:
         """Hand over what is gathered, until the budget of this turn is used up, or the client takes no more.
@@ -53,8 +104,11 @@ class Sender:
         items = gathered.items
         refused: list[Refusal] = []
         budget, full = BUDGET, False
+        held = self._held_to_move(partitions)
         while items and budget > 0 and not full:
             first = items[0]
+            if held and not (isinstance(first, PendingBatch) and first.sent):
+                return True, refused
             if isinstance(first, PendingBatch):
                 stop, cost = first.next_step(budget)
                 del items[0]

@@ -21,7 +21,7 @@ from pixy.engine.produce.gathered import Gathered, Pending
 from pixy.engine.produce.journaling import ProduceJournal
 from pixy.engine.produce.messages import DeliveryReports, DrainProducer, Produce, ProduceMany
 from pixy.engine.produce.pending_records import PendingBatch, PendingMessage, ProducerLife, headers_size
-from pixy.engine.produce.sender import Sender
+from pixy.engine.produce.sender import Clients, Sender
 from pixy.engine.produce.settling import Settler
 from pixy.engine.produce.timers import PASS, DrainTimeout, Expire, Flush, IdleCheck, LookUp, Pass
 from pixy.engine.produce.topic_lookup import (
@@ -36,7 +36,6 @@ from pixy.engine.produce.topic_lookup import (
 from pixy.engine.restarting import Restartable
 from pixy.errors import PixyError, ShuttingDown, Unavailable
 from pixy.kafka.errors import message_too_large, unknown_topic
-from pixy.kafka.producer import ProducerClient
 
 _RECORD_OVERHEAD = 36  # bytes besides key, value and headers, as the Go original counts them
 _LEGACY_OVERHEAD = 26
@@ -52,7 +51,7 @@ class TopicProducer(Restartable):
     Args:
         topic: what it writes to.
         conf: the configuration's ``producer``.
-        client: of the cluster; its delivery reports come back as :class:`DeliveryReports`.
+        clients: of the cluster; their delivery reports come back as :class:`DeliveryReports`.
         writable: looks the topic up.
         legacy: Kafka is older than 0.11, so a record takes fewer bytes besides its contents.
         journal: hears of every settled message; None if there is no journal.
@@ -63,7 +62,7 @@ class TopicProducer(Restartable):
         self,
         topic: str,
         conf: Producer,
-        client: ProducerClient,
+        clients: Clients,
         writable: Writable,
         *,
         legacy: bool,
@@ -77,13 +76,12 @@ class TopicProducer(Restartable):
         self._settler = Settler(self.path, listener, counters)
         self._journalled = journal is not None
         self._conf = conf
-        self._client = client
         self._writable = writable
         self._most_bytes = conf.max_message_bytes - (_LEGACY_OVERHEAD if legacy else _RECORD_OVERHEAD)
         self._refreshes = conf.partitioner == "roundrobin"
         self._known = KnownTopic()
         self._gathered = Gathered(conf)
-        self._sender = Sender(topic, client, round_robin=self._refreshes)
+        self._sender = Sender(topic, clients, round_robin=self._refreshes, clock=self.system.loop.time)
         self._drain = Drain()
         self._seen = self._quiet = 0
         self._goes_on = False
@@ -96,7 +94,7 @@ class TopicProducer(Restartable):
 
     def on_stop(self) -> None:
         """Let go of what has not been sent."""
-        self._client.ungate(self._topic)
+        self._sender.ungate()
         self._let_go(ShuttingDown())
 
     def before_restart(self, error: BaseException) -> None:
@@ -152,8 +150,6 @@ class TopicProducer(Restartable):
             self._most_bytes,
             reply,
             self._life,
-            self._client.bulk_landed,
-            self._client.send_again,
             sizes=message.sizes,
             arrived=self._settler.now(),
             stamp=self._journalled,
@@ -272,7 +268,7 @@ class TopicProducer(Restartable):
         self._goes_on = False
         for timer in ("flush", "pass", "refresh"):
             self.cancel_timer(timer)
-        self._client.ungate(self._topic)
+        self._sender.ungate()
         self._gathered.begin_to_wait(self.system.loop.time())
         self._expire_later()
 
@@ -302,7 +298,7 @@ class TopicProducer(Restartable):
                 self._refresh_later()
             case Answer.FOUND | Answer.REFRESHED:
                 if answer is Answer.FOUND and found.partitions is not None:
-                    self._client.gate(self._topic, found.partitions)
+                    self._sender.gate(found.partitions)
                 self.cancel_timer("expire")
                 self._refresh_later()
                 self._flush()
@@ -386,7 +382,7 @@ class TopicProducer(Restartable):
     def _drop(self, pending: Pending, error: PixyError) -> None:
         """Fail what is gathered no more. Of a batch that was sent in part, each record has its own result, later."""
         if isinstance(pending, PendingBatch) and pending.sent:
-            self._client.give_up(pending)
+            self._sender.give_up(pending)
         else:
             self._settler.fail(pending, error)
 

@@ -168,7 +168,7 @@ class Bench:
 
 def bulk_of(bench: Bench, *values: bytes, plain: bool = True) -> Bulk:
     records: Any = [Item(value) for value in values]
-    return Bulk(records, len(values), plain, bench.client.bulk_landed, bench.client.send_again)
+    return Bulk(records, len(values), plain)
 
 
 __all__ = ["Bench", "Item", "Library", "Reported", "bulk_of"]

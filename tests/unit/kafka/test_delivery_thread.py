@@ -39,7 +39,7 @@ async def test_messages_behind_one_whose_topic_is_not_known_are_not_handed_over(
 async def test_a_message_that_no_broker_confirms_has_no_offset(library: type[Library]) -> None:
     """With ``required_acks: no_response``. The callers of both APIs get -1, and not an error or 0."""
     bench = Bench({**unserved(), "acks": 0, "enable.idempotence": False})
-    bulk = Bulk([Rec(), Rec()], 2, True, bench.client.bulk_landed, bench.client.send_again)
+    bulk = Bulk([Rec(), Rec()], 2, True)
     bench.send(b"a", partition=1)
     assert bench.client.send_bulk("t", bulk, [0, 0])
     [made] = library.made

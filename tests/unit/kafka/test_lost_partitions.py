@@ -37,7 +37,7 @@ async def test_a_record_whose_asked_for_partition_goes_while_it_waits_is_refused
 ) -> None:
     """librdkafka speaks of its own object: "Broker handle destroyed for termination"."""
     bench = Bench()
-    bulk = Bulk([Item(b"a", 3)], 1, True, bench.client.bulk_landed, bench.client.send_again)
+    bulk = Bulk([Item(b"a", 3)], 1, True)
     assert bench.client.send_bulk("t", bulk, [3])
     [producer] = library.made
     producer.steps.append(lambda: producer.give_back(KafkaError._DESTROY, b"a"))
@@ -92,7 +92,7 @@ async def test_a_batch_avoids_a_partition_that_the_topic_lost_unless_its_caller_
     lost = KafkaError._UNKNOWN_PARTITION
     bulk = bulk_of(bench, b"")
     if together:
-        bulk = Bulk(items, 3, True, bench.client.bulk_landed, bench.client.send_again)
+        bulk = Bulk(items, 3, True)
         assert bench.client.send_bulk("t", bulk, [3, 3, 3])
     else:
         sent, [(item, error)] = bench.client.send("t", items, [3, 3, 3])

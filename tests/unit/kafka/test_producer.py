@@ -36,11 +36,14 @@ async def test_a_close_counts_what_it_gives_up_and_one_thread_serves_all_callbac
     reports: list[Any] = []
     client = ProducerClient(conf(), reports.extend, reports.append)
 
+    landed = client.bulk_landed
+
     def tell(bulk: Bulk) -> None:
         threads.add(threading.current_thread().name)
-        client.bulk_landed(bulk)
+        landed(bulk)
 
-    bulks = [Bulk([Rec(), Rec()], 2, True, tell, client.send_again) for _ in range(50)]
+    client.bulk_landed = tell
+    bulks = [Bulk([Rec(), Rec()], 2, True) for _ in range(50)]
     for bulk in bulks:
         assert client.send_bulk("t", bulk, [0, 0])
     assert await client.close(0.05) == 100

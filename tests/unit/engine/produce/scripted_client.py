@@ -43,7 +43,13 @@ class Client:
             self.partitions += partitions[: len(taken)]
         return len(taken), []
 
+    def of(self, _topic: str) -> Any:
+        """Be the only client."""
+        return self
+
     def send_bulk(self, topic: str, bulk: Any, partitions: list[int]) -> bool:
+        if not bulk.sent:
+            bulk.begin(0, self.bulk_landed, self.send_again)
         taken = list(bulk.records[bulk.sent :])[: min(self.room, len(partitions))]
         self.room -= len(taken)
         bulk.sent += len(taken)

@@ -20,7 +20,7 @@ def single(size: int = 1) -> PendingMessage:
 
 
 def batch(count: int, sent: int = 0) -> PendingBatch:
-    made = PendingBatch([Rec()] * count, 1000, ANY, ANY, ANY, ANY)
+    made = PendingBatch([Rec()] * count, 1000, ANY, ANY)
     made.sent = sent
     return made
 

@@ -63,7 +63,12 @@ class Forgetting(Client):
             self.flying.append((item, -1))
         return len(batch), []
 
+    def of(self, _topic: str) -> Any:
+        return self
+
     def send_bulk(self, topic: str, bulk: Any, partitions: list[int]) -> bool:
+        if not bulk.sent:
+            bulk.begin(0, self.bulk_landed, self.send_again)
         for at in range(bulk.sent, bulk.sent + len(partitions)):
             if self.gone:
                 bulk.refuse(at, KafkaException(GONE))
