@@ -24,7 +24,7 @@ from pixy.kafka.topics import Topics
 from pixy.wire.client import GroupClient, Member
 from pixy.wire.connection import Broker
 from pixy.wire.errors import ErrorCode
-from pixy.wire.group import NOBODY
+from pixy.wire.group import NOBODY, GroupOffset
 from pixy.wire.types import TopicPartition
 
 T = TypeVar("T")
@@ -35,20 +35,22 @@ _BACKOFF, _MAX_BACKOFF = 0.05, 1.0
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """A committed offset, None if there is none, and its metadata."""
+    """A committed offset, None if there is none, its metadata, and the leader epoch of the message before it, -1 if that is not known."""
 
     offset: int | None
     metadata: str
+    epoch: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """An offset to commit."""
+    """An offset to commit. ``epoch`` is the leader epoch of the message before it, -1 if that is not known."""
 
     topic: str
     partition: int
     offset: int
     metadata: str
+    epoch: int = -1
 
 
 Check = Callable[["GroupOffsets", tuple[Commit, ...]], tuple[Commit, ...]]
@@ -95,7 +97,9 @@ class GroupOffsets:
 
         def attempt(client: GroupClient) -> dict[TopicPartition, KafkaError]:
             checked = batch if check is None or not batch else check(self, batch)
-            wanted = {(each.topic, each.partition): (each.offset, each.metadata) for each in checked}
+            wanted = {
+                (each.topic, each.partition): (each.offset, each.metadata, each.epoch) for each in checked
+            }
             errors = left_out(batch, checked)
             if not wanted:
                 return errors
@@ -134,13 +138,7 @@ class GroupOffsets:
             found = client.fetch_offsets(None)
             if found.error_code:
                 raise error_of(found.error_code)
-            return {
-                tp: CommittedOffset(
-                    None if each.offset == -1 else each.offset, (each.metadata or "").rstrip("\0")
-                )
-                for tp, each in found.offsets.items()
-                if not each.error_code
-            }
+            return {tp: _committed(each) for tp, each in found.offsets.items() if not each.error_code}
 
         return self._patiently(attempt, 0.0)
 
@@ -167,14 +165,7 @@ class GroupOffsets:
             answers = {tp: found.of(*tp) for tp in wanted}
             errors = {tp: error_of(each.error_code) for tp, each in answers.items() if each.error_code}
             _raise_transient(errors.values())
-            return {
-                # An earlier version of this daemon stored the terminator as well.
-                tp: CommittedOffset(
-                    None if each.offset == -1 else each.offset, (each.metadata or "").rstrip("\0")
-                )
-                for tp, each in answers.items()
-                if not each.error_code
-            }, errors
+            return {tp: _committed(each) for tp, each in answers.items() if not each.error_code}, errors
 
         return self._patiently(attempt, patience)
 
@@ -225,6 +216,12 @@ class GroupOffsets:
                     bootstrap(self._settings), self._group, **wire_options(self._settings)
                 )
             return attempt(self._client)
+
+
+def _committed(found: GroupOffset) -> CommittedOffset:
+    # An earlier version of this daemon stored the terminator as well.
+    metadata = (found.metadata or "").rstrip("\0")
+    return CommittedOffset(None if found.offset == -1 else found.offset, metadata, found.leader_epoch)
 
 
 def left_out(batch: Iterable[Commit], checked: Iterable[Commit]) -> dict[TopicPartition, KafkaError]:

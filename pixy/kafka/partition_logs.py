@@ -41,6 +41,7 @@ class Log:
         stable: the offset of the next message, or of the first one of an open transaction.
         end: the offset of the next message.
         first_end: where the log ended at the first attempt to look it up, if that failed and it can be told.
+        epoch_end: where the leader epoch that was asked about ends; None: nobody asked, or it cannot be told.
     """
 
     topic_id: uuid.UUID
@@ -48,6 +49,7 @@ class Log:
     stable: int
     end: int
     first_end: int | None = None
+    epoch_end: int | None = None
 
     def newest(self, *, committed: bool = True) -> int:
         """Return the offset at which somebody begins who wants the messages written since he first asked.
@@ -107,6 +109,7 @@ class PartitionLogs:
         topics: Topics,
         found: Callable[[Outcomes[Log]], None],
         attempts: Mapping[TopicPartition, FirstAttempt] = MappingProxyType({}),
+        asked: Mapping[TopicPartition, int] = MappingProxyType({}),
     ) -> None:
         """Ask the leaders, and return when all have answered or failed.
 
@@ -115,6 +118,7 @@ class PartitionLogs:
             topics: who leads them.
             found: called with some outcomes at a time, each partition in one call, from several threads.
             attempts: for the :attr:`Log.first_end` of those that have them.
+            asked: leader epochs, for the :attr:`Log.epoch_end` of those that have them.
         """
         epochs: dict[TopicPartition, int] = {}
         times: dict[TopicPartition, int] = {}
@@ -130,7 +134,7 @@ class PartitionLogs:
         self._ask_leaders(
             partitions,
             topics,
-            lambda theirs, connection: _logs(connection, theirs, topics, epochs, times),
+            lambda theirs, connection: _logs(connection, theirs, topics, epochs, times, asked),
             found,
         )
 
@@ -222,6 +226,7 @@ def _logs(
     topics: Topics,
     epochs: Mapping[TopicPartition, int],
     times: Mapping[TopicPartition, int],
+    asked: Mapping[TopicPartition, int],
 ) -> Outcomes[Log]:
     # In this order the end is never below the others.
     oldest = _list_offsets(connection, dict.fromkeys(partitions, OLDEST))
@@ -231,14 +236,23 @@ def _logs(
         **_ends_of_epochs(connection, {each: epochs[each] for each in partitions if each in epochs}),
         **_written_since(connection, {each: times[each] for each in partitions if each in times}),
     }
+    epoch_ends = _ends_of_epochs(connection, {each: asked[each] for each in partitions if each in asked})
     return {
-        each: _log(topics.ids[each[0]], (oldest[each], stable[each], end[each]), first_ends.get(each))
+        each: _log(
+            topics.ids[each[0]],
+            (oldest[each], stable[each], end[each]),
+            first_ends.get(each),
+            epoch_ends.get(each),
+        )
         for each in partitions
     }
 
 
 def _log(
-    topic_id: uuid.UUID, bounds: Iterable[int | KafkaError], first_end: int | KafkaError | None
+    topic_id: uuid.UUID,
+    bounds: Iterable[int | KafkaError],
+    first_end: int | KafkaError | None,
+    epoch_end: int | KafkaError | None,
 ) -> Log | KafkaError:
     offsets: list[int] = []
     for bound in bounds:
@@ -246,7 +260,12 @@ def _log(
             return bound
         offsets.append(bound)
     oldest, stable, end = offsets
-    return first_end if isinstance(first_end, KafkaError) else Log(topic_id, oldest, stable, end, first_end)
+    if isinstance(first_end, KafkaError):
+        return first_end
+    # Kafka before 2.3 lets brokers alone ask about epochs: then it is as if nobody had.
+    return Log(
+        topic_id, oldest, stable, end, first_end, None if isinstance(epoch_end, KafkaError) else epoch_end
+    )
 
 
 def _ends_of_epochs(

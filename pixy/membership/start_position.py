@@ -24,7 +24,13 @@ class StartPosition:
 
 
 def resolve_start(
-    committed: int | None, oldest: int, end: int, *, from_oldest: bool, stable: int | None = None
+    committed: int | None,
+    oldest: int,
+    end: int,
+    *,
+    from_oldest: bool,
+    stable: int | None = None,
+    epoch_end: int | None = None,
 ) -> StartPosition:
     """Resolve a committed offset against the partition's bounds.
 
@@ -41,6 +47,8 @@ def resolve_start(
             in a group that has offsets of other partitions of the topic: the partition was added since.
         stable: where "the end" is for the group: the first offset of an open transaction, or where the log ended
             when the group first asked; None for ``end``.
+        epoch_end: where the leader epoch of the message before ``committed`` ends in this log; None if that is not known. Below
+            ``committed`` other messages have the offsets from there on, since an unclean election: they were not consumed.
     """
     if committed is None or committed == _NEWEST:
         newest = end if stable is None else stable
@@ -49,4 +57,6 @@ def resolve_start(
         return StartPosition(oldest, new=True)
     if committed < oldest:
         return StartPosition(oldest, new=True, base=committed)
+    if epoch_end is not None and epoch_end < committed:
+        return StartPosition(max(oldest, epoch_end), new=True)
     return StartPosition(committed, new=False, base=committed)

@@ -16,6 +16,8 @@ from pixy.wire.types import TopicPartition
 
 _JOIN_GRACE: Final = 5.0
 """Seconds that the answer to JoinGroup may take beyond the rebalance timeout."""
+_COMMITS_EPOCHS: Final = 6
+"""The version of OffsetCommit that has leader epochs."""
 CONSUMER: Final = "consumer"
 """The protocol type of consumers."""
 
@@ -204,13 +206,14 @@ def commit_offset(
 
 def commit_offsets(
     link: GroupLink,
-    offsets: Mapping[TopicPartition, int | tuple[int, str | None]],
+    offsets: Mapping[TopicPartition, int | tuple[int, str | None] | tuple[int, str | None, int]],
     member: Member = NOBODY,
 ) -> Steps[dict[TopicPartition, int]]:
     """Commit offsets of several partitions in one request (OffsetCommit).
 
     Args:
-        offsets: for each partition the offset of the next record to read, or (offset, metadata).
+        offsets: for each partition the offset of the next record to read, or (offset, metadata), or these and the leader
+            epoch of the record before (KIP-320; -1: not known), which brokers before Kafka 2.1 do not get.
         member: who commits; the default for a group without members.
 
     Returns:
@@ -220,14 +223,21 @@ def commit_offsets(
         TransportError: the connection failed.
         DecodeError: the response is malformed.
     """
+    connection = yield from link.connected()
     topics: dict[str, list[dict[str, Any]]] = {}
     for (topic, partition), value in offsets.items():
-        offset, metadata = value if isinstance(value, tuple) else (value, "")
-        entry = {"PartitionIndex": partition, "CommittedOffset": offset, "CommittedMetadata": metadata}
+        offset, metadata, *epoch = value if isinstance(value, tuple) else (value, "")
+        entry: dict[str, Any] = {
+            "PartitionIndex": partition,
+            "CommittedOffset": offset,
+            "CommittedMetadata": metadata,
+        }
+        if epoch and connection.version("OffsetCommit") >= _COMMITS_EPOCHS:
+            entry["CommittedLeaderEpoch"] = epoch[0]
         topics.setdefault(topic, []).append(entry)
     body = _identity(link, member, "GenerationIdOrMemberEpoch")
     body["Topics"] = [{"Name": topic, "Partitions": partitions} for topic, partitions in topics.items()]
-    response = yield from call(link, "OffsetCommit", body)
+    response = yield from connection.call("OffsetCommit", body)
     return {
         (topic["Name"], each["PartitionIndex"]): each["ErrorCode"]
         for topic in response["Topics"]

@@ -6,6 +6,7 @@ begins at its oldest message: ``newest`` is for what a new group does not want t
 
 from __future__ import annotations
 
+import logging
 import time
 import uuid
 from collections.abc import Mapping
@@ -17,6 +18,8 @@ from pixy.membership.kafka.start_lookups import Found, StartLookups
 from pixy.membership.kafka.waiting_partitions import Waiting
 from pixy.membership.start_position import resolve_start
 from pixy.wire.types import TopicPartition
+
+logger = logging.getLogger("pixy.membership")
 
 _ASK_AGAIN = 1.0
 """Seconds between two attempts to learn which topics the group has offsets of."""
@@ -114,7 +117,16 @@ class Beginnings:
             or self._is_added(partition, waiting, found)
             or self._conf.initial_offset == "oldest",
             stable=log.newest(),
+            epoch_end=log.epoch_end,
         )
+        if found.committed.offset is not None and start.position < found.committed.offset <= log.end:
+            logger.warning(
+                "%s/%d was truncated at %d, below the committed offset %d, and has other messages since: they are delivered",
+                topic,
+                number,
+                start.position,
+                found.committed.offset,
+            )
         metadata = "" if start.base is None else found.committed.metadata
         return AssignedPartition(
             topic, number, start.position, metadata, waiting.epoch, start.new, start.base, log.end

@@ -201,7 +201,9 @@ class FetchingSession(MemberThread[Event]):
             self._post(Committed(None, {}))
             return
         try:
-            self._client.commit(held, wait=False, check=self._partitions.check(held))
+            self._client.commit(
+                self._partitions.with_leaders(held), wait=False, check=self._partitions.check(held)
+            )
         except PixyError as error:
             self._post(Committed(error, {}))
 
@@ -212,6 +214,9 @@ class FetchingSession(MemberThread[Event]):
 
     def _holds(self, partition: TopicPartition) -> bool:
         return self._partitions.held(partition, self._before_end)
+
+    def _commit_last(self, batch: tuple[Commit, ...]) -> None:
+        super()._commit_last(self._partitions.with_leaders(batch))
 
     def _final_check(self, batch: tuple[Commit, ...]) -> Check | None:
         return self._partitions.check(batch, _FINAL_PATIENCE)

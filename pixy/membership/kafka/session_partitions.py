@@ -11,6 +11,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pixy.config.model import Consumer
@@ -22,6 +23,7 @@ from pixy.kafka.partition_logs import Log
 from pixy.kafka.topics import Topics
 from pixy.membership import Assigned, AssignedPartition, Event, Fetched, Lost
 from pixy.membership.kafka.beginnings import Beginnings
+from pixy.membership.kafka.leader_epochs import LeaderEpochs
 from pixy.membership.kafka.recreated import begin_anew, recreated
 from pixy.membership.kafka.start_lookups import MOST, Found, StartLookups
 from pixy.membership.kafka.unheard import Unheard
@@ -42,15 +44,16 @@ Batches = Mapping[TopicPartition, tuple[int, list[Any]]]
 class _Fetching:
     """A partition that librdkafka fetches."""
 
-    __slots__ = ("assigned", "epoch", "next", "topic_id")
+    __slots__ = ("assigned", "epoch", "leaders", "next", "topic_id")
 
-    def __init__(self, epoch: int, start: int, topic_id: uuid.UUID) -> None:
+    def __init__(self, epoch: int, start: int, topic_id: uuid.UUID, leaders: LeaderEpochs) -> None:
         self.assigned = epoch
         self.epoch = epoch
         """That of the assignment, or of the last seek."""
         self.next = start
         """The lowest offset that has not come yet."""
         self.topic_id = topic_id
+        self.leaders = leaders
 
 
 class SessionPartitions:
@@ -116,6 +119,14 @@ class SessionPartitions:
         """Return whether the partition is fetched, and was assigned before the number ``before`` (:meth:`next_epoch`) was given out."""
         fetching = self._fetching.get(partition)
         return fetching is not None and fetching.assigned < before
+
+    def with_leaders(self, commits: Iterable[Commit]) -> tuple[Commit, ...]:
+        """Return commits with the leader epochs of the messages before them, as far as these are known."""
+        return tuple(
+            each if fetching is None else replace(each, epoch=fetching.leaders.before(each.offset))
+            for each in commits
+            for fetching in (self._fetching.get((each.topic, each.partition)),)
+        )
 
     # -- assigned, sought, dropped -----------------------------------------------------------------
 
@@ -211,6 +222,7 @@ class SessionPartitions:
             if records[0].offset() < known.next:
                 self._compare_at = 0.0  # what has come before: maybe another log
             known.next = records[-1].offset() + 1
+            known.leaders.note(records)
         gaps: dict[TopicPartition, tuple[int, int]] = {}
         for partition, end in ends.items():
             fetching = self._fetching.get(partition)
@@ -314,7 +326,13 @@ class SessionPartitions:
                 self._begin_again(partition, found)
             else:
                 start = self.beginnings.of(partition, waiting, found)
-                self._fetching[partition] = _Fetching(start.epoch, start.position, found.log.topic_id)
+                committed = found.committed
+                leaders = (
+                    LeaderEpochs() if start.base is None else LeaderEpochs(committed.offset, committed.epoch)
+                )
+                self._fetching[partition] = _Fetching(
+                    start.epoch, start.position, found.log.topic_id, leaders
+                )
                 begun.append(start)
         if begun:
             self._changed_at = time.monotonic()

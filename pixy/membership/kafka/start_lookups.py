@@ -22,6 +22,7 @@ from pixy.kafka.partition_logs import FirstAttempt, Log, PartitionLogs
 from pixy.kafka.settings import Settings
 from pixy.kafka.shared_topics import SHARED
 from pixy.kafka.topics import Topics
+from pixy.membership.kafka.leader_epochs import UNKNOWN
 from pixy.wire.types import TopicPartition
 
 logger = logging.getLogger("pixy.membership")
@@ -257,7 +258,8 @@ class StartLookups:
                 }
             )
 
-        self._logs.look_up(committed, topics, asked, partitions)
+        epochs = {each: known.epoch for each, known in committed.items() if known.epoch != UNKNOWN}
+        self._logs.look_up(committed, topics, asked, partitions, epochs)
 
     def _established(self, committed: Mapping[TopicPartition, CommittedOffset], topics: Topics) -> set[str]:
         """Return the topics that the group has committed offsets of."""

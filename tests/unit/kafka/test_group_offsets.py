@@ -33,7 +33,7 @@ BASE = {
     "socket.timeout.ms": 30_000,
     "socket.connection.setup.timeout.ms": 3000,
 }
-COMMIT = Commit("t", 0, 7, "BK")
+COMMIT = Commit("t", 0, 7, "BK", 4)
 
 
 @pytest.mark.parametrize(
@@ -177,9 +177,9 @@ def test_what_may_be_committed_is_asked_again_before_each_attempt(
     assert offsets.commit([COMMIT], patience=5, check=check) == {}
     assert asked == [(COMMIT,)] * 3
     assert [next(iter(sent.values())) for sent in coordinator.sent] == [
-        (COMMIT.offset, COMMIT.metadata),
-        (COMMIT.offset, COMMIT.metadata),
-        (0, ""),
+        (COMMIT.offset, COMMIT.metadata, 4),
+        (COMMIT.offset, COMMIT.metadata, 4),
+        (0, "", -1),
     ]
 
 

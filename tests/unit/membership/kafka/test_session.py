@@ -52,8 +52,13 @@ FOUND = Found(Log(ID, 0, 100, 100), CommittedOffset(0, ""), True)
 
 
 class FakeMessage(Record):
+    leader = -1
+
     def error(self) -> None:
         return None
+
+    def leader_epoch(self) -> int:
+        return self.leader
 
 
 class FakeError:
@@ -268,6 +273,22 @@ async def test_a_paused_partition_that_returns_is_resumed(monkeypatch: pytest.Mo
         ("resume", [FULL]),
     ]
     await case.session.close((), 10)
+
+
+async def test_commits_name_the_leader_epoch_of_the_message_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a group that comes back after an unclean election knows that its offset is another message's now."""
+    case = Case(monkeypatch)
+    case.lookups.outcomes[OTHER] = Found(Log(ID, 0, 100, 100), CommittedOffset(40, "BB", 6), True)
+    await case.join()
+    for offset, leader in ((0, 7), (1, 7), (2, 9)):
+        message = FakeMessage(0, offset)
+        message.leader = leader
+        case.poll(message)
+        await case.event(Fetched)
+    case.session.commit([Commit(TOPIC, 0, 2, "BB"), Commit(TOPIC, 1, 40, "CC")])
+    await case.until(("commit", [Commit(TOPIC, 0, 2, "BB", 7), Commit(TOPIC, 1, 40, "CC", 6)]))
+    await case.session.close([Commit(TOPIC, 0, 3, "")], 10)
+    assert case.consumer.calls[-1] == ("commit", [Commit(TOPIC, 0, 3, "", 9)])
 
 
 async def test_what_answers_is_assigned_and_the_rest_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,6 +31,7 @@ class Coordinator:
 
     def __init__(self, *_: Any) -> None:
         self.committed: dict[TopicPartition, int] = {}
+        self.leader = -1
         self.refused: dict[TopicPartition, KafkaError] = {}
         self.failure: Exception | None = None
         self.closed = False
@@ -44,7 +45,9 @@ class Coordinator:
             raise self.failure
         wanted = list(partitions)
         found = {
-            each: CommittedOffset(self.committed.get(each), "") for each in wanted if each not in self.refused
+            each: CommittedOffset(self.committed.get(each), "", self.leader)
+            for each in wanted
+            if each not in self.refused
         }
         return found, {each: self.refused[each] for each in wanted if each in self.refused}
 
@@ -62,6 +65,7 @@ class Leaders:
     def __init__(self, *_: Any) -> None:
         self.down: set[TopicPartition] = set()
         self.hanging: set[TopicPartition] = set()
+        self.epochs: dict[TopicPartition, int] = {}
         self.answer = threading.Event()
 
     def look_up(
@@ -70,7 +74,9 @@ class Leaders:
         _topics: object,
         found: Callable[[Mapping[Any, Any]], None],
         _attempts: object = None,
+        epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
     ) -> None:
+        self.epochs.update(epochs)
         wanted = list(partitions)
         found({each: DOWN if each in self.down else LOG for each in wanted if each not in self.hanging})
         slow = [each for each in wanted if each in self.hanging]
@@ -167,6 +173,16 @@ def test_each_partition_has_its_own_outcome(monkeypatch: pytest.MonkeyPatch) -> 
         ("t", 1): REFUSED,
         ("t", 2): DOWN,
     }
+
+
+def test_the_leaders_are_asked_where_the_committed_leader_epochs_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = Case(monkeypatch)
+    case.coordinator.committed = {("t", 0): 5}
+    case.look_up(("t", 0))
+    assert case.leaders.epochs == {}, "no epoch was committed"
+    case.coordinator.leader = 8
+    case.look_up(("t", 0))
+    assert case.leaders.epochs == {("t", 0): 8}
 
 
 @pytest.mark.parametrize("failure", [DOWN, ValueError("a bug")])
