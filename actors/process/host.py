@@ -40,7 +40,7 @@ class Host(Actor):
         kwargs: for it, too.
 
     Raises:
-        NotPicklable: the class or the arguments cannot be pickled.
+        NotPicklable: the class or the arguments cannot be pickled, or no worker could import the class.
     """
 
     hosted: ClassVar[type[ProcessActor]]
@@ -53,6 +53,11 @@ class Host(Actor):
         self._died: BaseException | None = None
         self._sent: tuple[Envelope, int, asyncio.Future[Any]] | None = None
         """The last message that the worker got, with its call and the answer."""
+        if self.hosted.__module__ == "__main__" and main_program() == (None, None):
+            raise NotPicklable(
+                f"{self.hosted.__qualname__} is in a main program that a worker process cannot import (from standard input, "
+                "-c, a session or a package's __main__): put it into a module"
+            )
         self._pickled(None)  # a mistake is the spawner's
 
     def _pickled(self, error: BaseException | None) -> bytes:

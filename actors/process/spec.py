@@ -77,7 +77,7 @@ def address_space() -> int:
 
 
 def main_program() -> tuple[str | None, str | None]:
-    """Return the name or the path by which another process can load this process's main program."""
+    """Return the name or the path by which another process can load this process's main program; None and None if none can."""
     main = sys.modules.get("__main__")
     if (
         main is not None
@@ -91,4 +91,5 @@ def main_program() -> tuple[str | None, str | None]:
         # The ``__main__`` of a package runs at once: it has nothing to import.
         return (None, None) if name == "__main__" or name.endswith(".__main__") else (name, None)
     path = getattr(main, "__file__", None)
-    return None, os.path.abspath(path) if path is not None else None
+    # That of a program from standard input is "<stdin>".
+    return None, os.path.abspath(path) if path is not None and os.path.isfile(path) else None

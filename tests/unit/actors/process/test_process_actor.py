@@ -462,6 +462,40 @@ def test_classes_of_the_main_program(tmp_path: Path, guarded: bool, text: str) -
     assert text in (done.stdout if guarded else done.stderr), done.stderr
 
 
+@pytest.mark.parametrize("how", [["-c"], ["-"]])
+def test_a_class_of_a_program_without_a_file_is_refused_by_spawn(how: list[str]) -> None:
+    program = """
+from actors import Actor, ActorError, ActorSystem, ProcessActor
+import asyncio
+
+class Mine(ProcessActor):
+    pass
+
+async def main():
+    async with ActorSystem() as system:
+        try:
+            system.spawn(Mine)
+        except ActorError as error:
+            print(error)
+
+asyncio.run(main())
+"""
+    done = subprocess.run(
+        [sys.executable, *how, *([program] if how == ["-c"] else [])],
+        input=program,
+        env={**os.environ, "PYTHONPATH": str(Path(kinds.__file__).parents[4])},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == (
+        "Mine is in a main program that a worker process cannot import (from standard input, -c, a session or a "
+        "package's __main__): put it into a module\n",
+        "",
+    )
+
+
 def test_a_loop_that_is_closed_under_it() -> None:
     async def scenario() -> tuple[ActorRef[Any], ActorRef[Any]]:
         system = ActorSystem()
