@@ -134,7 +134,7 @@ class Lives(Instrument):
             ],
             "child_count": len(cell.children),
             "timers": [
-                repr(key)[:200] if isinstance(key, str | int) else type_name(key)
+                str(key)[:200] if isinstance(key, str | int) else type_name(key)
                 for key in cell.timer_keys()[:MAX_SHOWN]
             ],
             "waits_for": None if target is None else target.path,
@@ -142,7 +142,7 @@ class Lives(Instrument):
                 {"asker": ask.asker, "message": ask.message, "state": ask.state, "age": ask.age}
                 for ask in islice(asks_of(cell, now), MAX_SHOWN)
             ],
-            "supervision": f"{supervision.strategy.value}, {supervision.intensity.restarts} restarts in {supervision.intensity.window:g} s",
+            "supervision": f"{supervision.strategy.value}, {supervision.intensity.restarts:,} restarts in {supervision.intensity.window:g} s",
             "error": None if cell.error is None else type_name(cell.error),
             "stack": stack_of(cell.task),
             "recent": list(reversed(recent_headers(cell))),

@@ -81,6 +81,8 @@ async def test_an_actor_is_restarted_and_the_sampler_switched_by_buttons_that_as
         await page.get_by_text("It has been told to restart.", exact=True).wait_for()
         await page.locator("dt", has_text="Restarts").wait_for()
         assert fetcher.statistics().restarts == 1
+        message = page.get_by_role("table", name="Messages").locator("td.message").first
+        assert await message.evaluate("(cell) => getComputedStyle(cell).display") == "table-cell"
 
         await page.goto(f"{base}/failures")
         await page.get_by_text("The sampler of the event loop is on.", exact=True).wait_for()

@@ -210,12 +210,9 @@ def _facts(story: dict[str, Any]) -> list[list[Any]]:
     rows += [["header", f"{each['name']}={_bytes(each)}"] for each in record.get("headers", ())]
     batch = record["batch"]
     if batch is not None:
-        rows.append(
-            [
-                "batch",
-                f"offsets {batch['base_offset']} to {batch['last_offset']}, {batch['size']} bytes, {batch['codec']}",
-            ]
-        )
+        codec = "not compressed" if batch["codec"] == "none" else batch["codec"]
+        text = f"offsets {batch['base_offset']} to {batch['last_offset']}, {batch['size']} bytes, {codec}"
+        rows.append(["batch", text])
         if batch["producer_id"] >= 0:
             text = f"id {batch['producer_id']}, epoch {batch['producer_epoch']}, sequence {batch['base_sequence'] + story['offset'] - batch['base_offset']}"
             rows.append(["producer", text + (", in a transaction" if batch["transactional"] else "")])

@@ -36,7 +36,7 @@ export default function trace(context) {
       fact("Value", record.value_size === null ? "null" : format.plural(record.value_size, "byte"));
       if (record.traceparent) fact("Trace", record.traceparent);
       for (const each of record.headers || []) fact(`Header ${each.name}`, bytes(each));
-      if (batch) fact("Batch", `offsets ${batch.base_offset} to ${batch.last_offset}, ${format.plural(batch.size, "byte")}, ${batch.codec}`);
+      if (batch) fact("Batch", `offsets ${batch.base_offset} to ${batch.last_offset}, ${format.plural(batch.size, "byte")}, ${batch.codec === "none" ? "not compressed" : batch.codec}`);
       if (batch && batch.producer_id >= 0) fact("Producer", `id ${batch.producer_id}, epoch ${batch.producer_epoch}`);
     }
     dom.replace(box, facts.length ? h("dl", { class: "panel message" }, facts) : null,

@@ -121,3 +121,11 @@ def test_a_daemon_that_refuses_is_one_line(monkeypatch: pytest.MonkeyPatch, caps
     monkeypatch.setattr(AdminClient, "get", get)
     assert run(["trace", "orders/0/1"]) == 1
     assert "may not console topic orders" in capsys.readouterr().err
+
+
+def test_a_batch_that_is_not_compressed_says_so(
+    asked: Any, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(STORY["record"]["batch"], "codec", "none")
+    assert run(["trace", "orders/3/812"]) == 0
+    assert "offsets 810 to 815, 700 bytes, not compressed" in capsys.readouterr().out
