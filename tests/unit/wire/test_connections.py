@@ -345,11 +345,11 @@ def test_a_join_may_take_the_rebalance_timeout(side: Any) -> None:
     with FakeBroker() as broker:
 
         def late(request: Request) -> bytes:
-            time.sleep(0.4)  # longer than the request timeout: that is the point
+            time.sleep(2.0)  # longer than the request timeout: that is the point
             return broker.usual(request, ErrorCode=79, MemberId="m")
 
         broker.answers["JoinGroup"] = late
-        group = side.made("GroupClient", broker.address, "g", request_timeout=0.2)
+        group = side.made("GroupClient", broker.address, "g", request_timeout=1.5)
         assert side.do(lambda: group.join({"range": b""}))["MemberId"] == "m"
         group.close()
 

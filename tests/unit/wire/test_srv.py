@@ -151,8 +151,9 @@ def test_servers_share_the_timeout(server: NameServer, lookup: Callable[..., lis
         server.over_udp = lambda question: [message(question, *TWO)]
         begun = time.monotonic()
         servers = [silent.getsockname(), server.address]
-        assert lookup("_kafka._tcp.example.com", servers=servers, timeout=1.0)
-        assert time.monotonic() - begun >= 0.5
+        # Half of it for the second: a busy machine needs some.
+        assert lookup("_kafka._tcp.example.com", servers=servers, timeout=5.0)
+        assert time.monotonic() - begun >= 2.5
 
 
 @pytest.mark.parametrize(
@@ -229,17 +230,23 @@ def test_without_dnspython_the_error_says_what_to_install() -> None:
     assert found.stdout == "SRV record of _kafka._tcp.example.com needs dnspython: pip install dnspython\n"
 
 
-@pytest.mark.slow
 async def test_a_lookup_leaves_the_event_loop_free(server: NameServer) -> None:
-    server.over_udp = lambda _question: []
-    call = asyncio.ensure_future(srv.lookup_async("example.com", servers=[server.address], timeout=0.5))
-    turns = 0
-    while not call.done():
-        await asyncio.sleep(0.01)
-        turns += 1
-    with pytest.raises(WireError, match="timed out"):
-        await call
-    assert turns > 2, "the lookup blocked the event loop"
+    asked, free = threading.Event(), threading.Event()
+
+    def answer(question: bytes) -> list[bytes]:
+        asked.set()
+        return [message(question, *TWO)] if free.wait(10) else []
+
+    server.over_udp = answer
+    call = asyncio.ensure_future(
+        srv.lookup_async("_kafka._tcp.example.com", servers=[server.address], timeout=30.0)
+    )
+    while not asked.is_set():
+        await asyncio.sleep(0.001)
+    await asyncio.sleep(0.01)
+    assert not call.done()
+    free.set()  # a lookup that blocks the event loop waits for this in vain
+    assert len(await call) == 2
 
 
 def test_a_bootstrap_without_a_port_is_an_srv_record(
