@@ -105,8 +105,14 @@ class AdminClient:
             with urllib.request.urlopen(request, timeout=timeout, context=self._context) as answer:  # noqa: S310
                 found = json.loads(answer.read(_LONGEST))
         except urllib.error.HTTPError as error:
+            reason = _reason(error)
+            if error.code == 404 and not reason:
+                why = f"it has no {path.partition('?')[0]}"
+                raise AdminError(
+                    f"{self.url} does not answer as an admin listener: {why}; {_START}"
+                ) from error
             todo = "; --token-file or KAFKA_PIXY_TOKEN has the key or token to send" * (error.code == 401)
-            raise AdminError(f"{self.url} refuses: {error.code} {_reason(error)}{todo}") from error
+            raise AdminError(f"{self.url} refuses: {error.code} {reason or error.reason}{todo}") from error
         except (OSError, ValueError, http.client.HTTPException) as error:
             why, todo = self._why(error.reason if isinstance(error, urllib.error.URLError) else error)
             raise AdminError(f"{self.url} does not answer as an admin listener: {why}; {todo}") from error
@@ -146,10 +152,11 @@ class AdminClient:
 
 
 def _reason(error: urllib.error.HTTPError) -> str:
+    """Return the error that the answer has; empty if it has none, as that of another program."""
     try:
         return str(json.loads(error.read(65536))["error"])
     except (OSError, ValueError, KeyError, TypeError, http.client.HTTPException):
-        return error.reason
+        return ""
 
 
 def _url(address: str, secure: bool) -> str:

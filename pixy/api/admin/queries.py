@@ -6,7 +6,7 @@ from typing import Final
 
 from aiohttp import web
 
-from pixy.errors import InvalidParameter
+from pixy.errors import InvalidParameter, PixyError, UnknownTopic
 
 MOST: Final = 10_000
 """Characters of a parameter."""
@@ -61,4 +61,12 @@ def offset(request: web.Request) -> int:
     return int(found)
 
 
-__all__ = ["MOST", "Wrong", "number", "offset", "text"]
+def in_words(problem: PixyError, cluster: str, topic: str, partition: int | None = None) -> str:
+    """Return the text of an error. That of an unknown topic or partition names it, which Kafka's own does not."""
+    if not isinstance(problem, UnknownTopic):
+        return str(problem)
+    what = f"topic {topic}" if partition is None else f"partition {topic}/{partition}"
+    return f"there is no {what} in cluster {cluster}"
+
+
+__all__ = ["MOST", "Wrong", "in_words", "number", "offset", "text"]

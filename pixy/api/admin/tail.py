@@ -10,7 +10,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from pixy.api.admin.access import error
-from pixy.api.admin.queries import Wrong, number, text
+from pixy.api.admin.queries import Wrong, in_words, number, text
 from pixy.api.rest.responses import status_of
 from pixy.auth.rules import Access
 from pixy.engine.consume.long_polls import Message
@@ -52,14 +52,14 @@ class Tail:
 
         It needs ``consume`` on the topic.
         """
+        cluster, topic = self._engine.config.cluster_name(text(request, "cluster")), text(request, "topic")
         try:
-            return web.json_response(await self._tail(request))
+            return web.json_response(await self._tail(request, cluster, topic))
         except PixyError as problem:
-            return error(status_of(problem), str(problem))
+            return error(status_of(problem), in_words(problem, cluster, topic))
 
-    async def _tail(self, request: web.Request) -> dict[str, Any]:
+    async def _tail(self, request: web.Request, cluster: str, topic: str) -> dict[str, Any]:
         engine = self._engine
-        cluster, topic = engine.config.cluster_name(text(request, "cluster")), text(request, "topic")
         client = engine.cluster(cluster)
         only = number(request, "partition", 0, 0, 2**31 - 1) if "partition" in request.query else None
         after = _after(request)

@@ -8,7 +8,7 @@ from typing import Final
 from aiohttp import web
 
 from pixy.api.admin.access import error
-from pixy.api.admin.queries import Wrong, number, offset, text
+from pixy.api.admin.queries import Wrong, in_words, number, offset, text
 from pixy.api.rest.responses import status_of
 from pixy.config.model import App
 from pixy.engine.life.groups import Message
@@ -42,20 +42,17 @@ class Tracing:
         if not topic:
             raise Wrong("topic is missing")
         since = number(request, "since", -1, 0, _LATEST) if "since" in request.query else None
+        partition = number(request, "partition", 0, 0, 2**31 - 1) if "partition" in request.query else None
         try:
             if "offset" in request.query:
-                message = Message(
-                    cluster, topic, number(request, "partition", 0, 0, 2**31 - 1), offset(request)
-                )
+                partition = partition or 0
+                message = Message(cluster, topic, partition, offset(request))
                 story = await self._lives.trace(message, text(request, "group"), since)
                 return web.json_response(story.document())
-            partition = (
-                number(request, "partition", 0, 0, 2**31 - 1) if "partition" in request.query else None
-            )
             wanted = _wanted(request)
             return web.json_response(await self._lives.search(cluster, topic, wanted, partition, since))
         except PixyError as problem:
-            return error(status_of(problem), str(problem))
+            return error(status_of(problem), in_words(problem, cluster, topic, partition))
 
 
 def _wanted(request: web.Request) -> Wanted:

@@ -63,3 +63,17 @@ async def test_it_needs_consume_on_the_topic_and_nothing_else(tmp_path: Path) ->
         guard.rules = Rules([Rule(["key:dev"], ["console", "describe"], topics=["*"], groups=["*"])], {})
         status, text = await admin.call("/tail?topic=t", X_API_Key=key)
         assert status == 403 and "consume" in json.loads(text)["error"]
+
+
+async def test_a_topic_or_partition_that_is_not_there_is_named() -> None:
+    async with serving() as admin:
+        await produce(admin, "a")
+        for path, what in (
+            ("/tail?topic=odrers", "topic odrers"),
+            ("/trace?topic=odrers&key=a", "topic odrers"),
+            ("/trace?topic=odrers&partition=0&offset=0", "partition odrers/0"),
+            ("/trace?topic=t&partition=99&offset=0", "partition t/99"),
+        ):
+            status, text = await admin.call(path)
+            found = (status, json.loads(text))
+            assert found == (404, {"error": f"there is no {what} in cluster main"}), path

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -129,3 +131,28 @@ def test_a_batch_that_is_not_compressed_says_so(
     monkeypatch.setitem(STORY["record"]["batch"], "codec", "none")
     assert run(["trace", "orders/3/812"]) == 0
     assert "offsets 810 to 815, 700 bytes, not compressed" in capsys.readouterr().out
+
+
+class Other(BaseHTTPRequestHandler):
+    """Not an admin listener: it has none of its paths."""
+
+    def do_GET(self) -> None:
+        self.send_error(404)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+def test_another_listener_is_no_admin_listener(capsys: Any) -> None:
+    """Such as that of REST: its 404 read as if the message were not there."""
+    with HTTPServer(("127.0.0.1", 0), Other) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        assert run(["trace", "orders/0/1", "--admin", url]) == 1
+        server.shutdown()
+    out, error = capsys.readouterr()
+    assert (out, error) == (
+        "",
+        f"kafka-pixy trace: {url} does not answer as an admin listener: it has no /trace; start the daemon with --adminAddr "
+        "127.0.0.1:19093, or name its admin listener with --admin or KAFKA_PIXY_ADMIN\n",
+    )
