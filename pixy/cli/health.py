@@ -6,12 +6,14 @@ not known here).
 
 from __future__ import annotations
 
+import http.client
 import ssl
 import sys
 import urllib.request
 
 from pixy.config import App, load_app
 from pixy.errors import ConfigError
+from pixy.escaping import escaped
 
 TIMEOUT = 3.0
 """Seconds that an answer may take."""
@@ -35,13 +37,24 @@ def main() -> int:
     """Ask; return 0 if the daemon answers, 1 with one line on stderr if it does not."""
     try:
         address = url(load_app(""))
+    except ConfigError as error:
+        return _unhealthy(str(error))
+    try:
         # The certificate names other hosts than this one, and nothing secret is sent.
         context = ssl._create_unverified_context() if address.startswith("https") else None  # noqa: S323
         with urllib.request.urlopen(address, timeout=TIMEOUT, context=context):  # noqa: S310
             return 0
-    except (ConfigError, OSError) as error:
-        print(f"unhealthy: {error}", file=sys.stderr)
-        return 1
+    except OSError as error:
+        reason = getattr(error, "reason", error)
+        why = getattr(reason, "strerror", None) or str(reason)
+        return _unhealthy(f"{address}: {why.lower()}")
+    except http.client.HTTPException:
+        return _unhealthy(f"{address}: the answer is not HTTP")
+
+
+def _unhealthy(why: str) -> int:
+    print(f"unhealthy: {escaped(why)}", file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":

@@ -6,7 +6,9 @@ import fnmatch
 import json
 import re
 import shutil
+import socket
 import subprocess
+import threading
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -161,7 +163,33 @@ def test_the_health_check_without_a_daemon(
         health.url(load_app("", {"KAFKA_PIXY_TCP_ADDR": ""}))
     monkeypatch.setenv("KAFKA_PIXY_TCP_ADDR", "127.0.0.1:1")
     assert health.main() == 1
-    assert capsys.readouterr().err.count("\n") == 1
+    assert capsys.readouterr().err == "unhealthy: http://127.0.0.1:1/healthy: connection refused\n"
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n", "service unavailable"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "the answer is not HTTP"),
+        (b"", "remote end closed connection without response"),
+    ],
+)
+def test_the_health_check_of_something_else_is_one_line(
+    answer: bytes, why: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            client, _ = listener.accept()
+            with client:
+                client.recv(65536)
+                client.sendall(answer)
+
+        threading.Thread(target=serve, daemon=True).start()
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        monkeypatch.setenv("KAFKA_PIXY_TCP_ADDR", address)
+        assert health.main() == 1
+    assert capsys.readouterr().err == f"unhealthy: http://{address}/healthy: {why}\n"
 
 
 class TestCompose:
