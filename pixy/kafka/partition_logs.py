@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from pixy.errors import KafkaError
 from pixy.kafka.brokers import Brokers
@@ -262,17 +262,21 @@ def _log(
     oldest, stable, end = offsets
     if isinstance(first_end, KafkaError):
         return first_end
-    # Kafka before 2.3 lets brokers alone ask about epochs: then it is as if nobody had.
+    # Who may not ask about epochs goes on as if nobody had asked.
     return Log(
         topic_id, oldest, stable, end, first_end, None if isinstance(epoch_end, KafkaError) else epoch_end
     )
 
 
+_OF_CONSUMERS: Final = 3
+"""The version of OffsetForLeaderEpoch that has a place for the replica's id, which consumers set to -1 (KIP-392)."""
+
+
 def _ends_of_epochs(
     connection: Connection, epochs: Mapping[TopicPartition, int]
 ) -> dict[TopicPartition, int | KafkaError | None]:
-    """Look up where leader epochs end; None where the leader does not know."""
-    if not epochs:
+    """Look up where leader epochs end; None where the leader does not know. Empty for Kafka before 2.3, which lets brokers alone ask."""
+    if not epochs or connection.version("OffsetForLeaderEpoch") < _OF_CONSUMERS:
         return {}
     topics: dict[str, list[dict[str, int]]] = {}
     for (topic, partition), epoch in epochs.items():
