@@ -322,9 +322,17 @@ class ActorSystem(SystemView):
         Args:
             timeout: seconds after which to return with the actors that have not stopped; None sets no
                 limit.
+
+        Raises:
+            RuntimeError: it is awaited on another event loop than the system's.
         """
         timeout_of("timeout", timeout)
         self.check_loop()  # its actors have perished with it
+        if asyncio._get_running_loop() is not self.loop and not self.loop.is_closed():
+            raise RuntimeError(
+                f"the system {self.name!r} runs on another event loop: there, await system.stop(); from here, "
+                "asyncio.run_coroutine_threadsafe(system.stop(), system.loop)"
+            )
         with self._add_lock:
             self._stops += 1
         if self.top:

@@ -455,3 +455,18 @@ async def test_a_defect_of_the_runtime_ends_no_thread(monkeypatch: pytest.Monkey
 
         monkeypatch.setattr("actors._core.handling.begin_recent", defect)
         assert await ref.ask("echo", block=False, timeout=LIMIT) == 1
+
+
+async def test_a_system_is_stopped_on_its_own_loop() -> None:
+    """Elsewhere its procedures would run in the wrong thread."""
+    async with ActorSystem("mine") as system:
+        ref = system.spawn(Actor)
+
+        def elsewhere() -> Any:
+            with pytest.raises(RuntimeError, match=r"^the system 'mine' runs on another event loop: "):
+                asyncio.run(system.stop())
+            assert ref.is_alive()
+            return asyncio.run_coroutine_threadsafe(system.stop(), system.loop).result(timeout=20)
+
+        report = await asyncio.to_thread(elsewhere)
+        assert report.clean and not ref.is_alive()
