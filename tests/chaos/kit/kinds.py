@@ -62,6 +62,7 @@ KINDS: dict[str, Kind] = {
     "delete-records": Kind("trimmed", (0, 0), 4, ungraceful=False),
     "reset-offsets": Kind("reset", (0, 0), 10),
     "full-batch": Kind("", (0, 0), 1, ungraceful=False),
+    "bad-records": Kind("", (0, 0), 1, ungraceful=False),
     "open-transaction": Kind("odd", (0, 0), 18, ungraceful=False),
     "crash-owner": Kind("", (0, 0), 3),
     "crash-committer": Kind("", (0, 0), 6),

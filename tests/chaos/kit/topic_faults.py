@@ -15,11 +15,14 @@ from tests.chaos.kit import odd
 from tests.chaos.kit.brokers import UNREACHABLE, Brokers
 from tests.chaos.kit.clients import DEADLINE, Clients
 from tests.chaos.kit.instances import V2
+from tests.chaos.kit.plan import DAEMONS
 from tests.chaos.kit.record import Recorder
 from tests.chaos.kit.schedule import Planned
 
 BURST = 100
 """Messages handed over at once: in one batch they are several times larger than the topic ``narrow`` takes."""
+_ROUNDS, _ROUND = 100, 0.02
+"""How often messages that Kafka refuses are handed over, and the seconds between."""
 EMPTY_AFTER = 15.0
 """Seconds after which a group without clients has certainly left: ``subscription_timeout``, and its drain."""
 EMPTY_WITHIN = 25.0
@@ -123,6 +126,22 @@ class TopicFaults:
 
         await asyncio.gather(*map(hand_over, range(BURST)))
         return f"{taken} messages to d{planned.daemon}"
+
+    async def bad_records(self, planned: Planned) -> str:
+        """Hand each daemon messages without a key, which Kafka refuses in a compacted topic, together with their batches.
+
+        What is on its way to this topic meanwhile, with keys, must arrive.
+        """
+        stubs = [self._clients.stub(daemon) for daemon in range(1, DAEMONS + 1)]
+        bad = pb.ProdRq(topic="compacted", message=b"no key", key_undefined=True, async_mode=True)
+        taken = 0
+        for _ in range(_ROUNDS):
+            answers = await asyncio.gather(
+                *(stub.Produce(bad, timeout=DEADLINE) for stub in stubs), return_exceptions=True
+            )
+            taken += sum(isinstance(each, pb.ProdRs) for each in answers)
+            await asyncio.sleep(_ROUND)
+        return f"{taken} messages without a key"
 
     async def open_transaction(self, planned: Planned) -> str:
         """Begin a transaction and never end it: until it times out, what comes after it cannot be read."""
