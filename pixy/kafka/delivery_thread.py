@@ -26,6 +26,7 @@ from confluent_kafka import KafkaError as LibraryError, KafkaException, Producer
 from pixy.kafka.errors import INCURABLE_CODES, REFUSAL_CODES, translate
 from pixy.kafka.library_calls import send_one
 from pixy.kafka.lone_messages import LoneMessages
+from pixy.kafka.new_producers import FatalErrors, ReadyProducer
 from pixy.kafka.producer_messages import NO_OFFSET, Bulk, Landed, Message, Report, Returned
 from pixy.kafka.retired_producers import RetiredProducers
 from pixy.kafka.returned_messages import GateOf, ReturnedMessages
@@ -51,14 +52,8 @@ _MAKE_EVERY = 1.0
 """Seconds after which a new producer is tried again, if there is none: its certificate is being changed, for example."""
 _SLICE = 0.1
 """Seconds after which a wait looks whether the client is closing."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
-"""Seconds between the second fatal error in a row and a new producer, doubled for each further one; the most seconds. The longest pause
-follows an error that every producer has until a person changes something."""
 _HURRIED_PAUSE = 0.5
 """The most seconds of such a pause once the client is closing, so that a stop does not use up producers, and with them the returns of messages."""
-_SOUND = 60.0
-"""Seconds after which a fatal error is the first in a row again."""
-
 _MOST_REFUSED = 10_000
 """Topics with refused messages that are remembered."""
 
@@ -66,30 +61,6 @@ Probe = tuple[str, int, int | None, object]
 """See :meth:`pixy.kafka.gated_sender.GatedSender.landed`."""
 Busy = Sequence[tuple[str, int]]
 """Partitions of topics."""
-
-
-class ReadyProducer:
-    """A librdkafka producer that is made before its client, in another thread: reading certificates takes up to 50 ms.
-
-    Args:
-        settings: of the producer. Making it may raise KafkaException.
-    """
-
-    def __init__(self, settings: Settings) -> None:
-        self._error: Callable[[LibraryError], None]
-        self._producer = [Producer({**settings, "error_cb": self._report})]
-
-    def _report(self, error: LibraryError) -> None:
-        self._error(error)  # only a poll calls this, so not before `take`
-
-    def take(self, error: Callable[[LibraryError], None]) -> Producer:
-        """Return the producer, once, and keep no reference.
-
-        Args:
-            error: librdkafka's ``error_cb``.
-        """
-        self._error = error
-        return self._producer.pop()
 
 
 class DeliveryThread:
@@ -146,7 +117,7 @@ class DeliveryThread:
         self._refused = False
         self._replacing = False
         self._cause: LibraryError | None = None
-        self._fatal_errors, self._fatal_at = 0, -math.inf
+        self._fatal_errors = FatalErrors()
         self.producer = self._new() if ready is None else ready.take(self._error)
         patience = settings.get("message.timeout.ms", 300_000) / 1000
         self._lone = LoneMessages(self._new, patience, idempotent=self._idempotent)
@@ -369,20 +340,15 @@ class DeliveryThread:
         cause, now = self._cause, time.monotonic()
         if cause is None:
             return
-        if now >= self._fatal_at + _SOUND:
-            self._fatal_errors = 0
-        pause = _FIRST_PAUSE * 2 ** min(self._fatal_errors - 1, 30) if self._fatal_errors else 0.0
+        pause = self._fatal_errors.pause(cause.code(), now)
         if cause.code() in INCURABLE_CODES:
-            pause = _LONGEST_PAUSE
             self._returned.give_up(cause)
             self._hand_over()
-        self._fatal_errors += 1
-        pause = min(pause, _LONGEST_PAUSE)
         while time.monotonic() < self._give_up_at:
             if time.monotonic() >= now + (min(pause, _HURRIED_PAUSE) if self._hurrying else pause):
                 break
             time.sleep(min(_SLICE, pause))
-        self._fatal_at = time.monotonic()
+        self._fatal_errors.paused(time.monotonic())
 
     def _take_back(self, old: Producer) -> None:
         until = time.monotonic() + _IN_FLIGHT
@@ -441,4 +407,4 @@ class DeliveryThread:
             self._loop.call_soon_threadsafe(what, *args)
 
 
-__all__ = ["Busy", "DeliveryThread", "Probe", "ReadyProducer"]
+__all__ = ["Busy", "DeliveryThread", "Probe"]

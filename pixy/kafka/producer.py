@@ -15,10 +15,11 @@ from typing import Any
 from confluent_kafka import KafkaError as LibraryError, KafkaException
 
 from pixy.errors import KafkaError
-from pixy.kafka.delivery_thread import Busy, DeliveryThread, Probe, ReadyProducer
+from pixy.kafka.delivery_thread import Busy, DeliveryThread, Probe
 from pixy.kafka.errors import INCURABLE_CODES, is_unknown_topic, translate
 from pixy.kafka.gated_sender import GatedSender, Sending
 from pixy.kafka.library_calls import list_topics, may_move, send_one, send_together
+from pixy.kafka.new_producers import ReadyProducer
 from pixy.kafka.partition_gates import Layout
 from pixy.kafka.producer_messages import Bulk, Landed, Message, Outgoing, Report, by_partition
 from pixy.kafka.settings import Settings

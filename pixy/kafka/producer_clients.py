@@ -13,8 +13,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
-from pixy.kafka.delivery_thread import ReadyProducer
 from pixy.kafka.errors import translate
+from pixy.kafka.new_producers import ReadyProducer
 from pixy.kafka.producer import ProducerClient
 from pixy.kafka.producer_messages import Report
 from pixy.kafka.settings import Settings

@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError
 
 from pixy.config.model import Kafka, Proxy
 from pixy.errors import UnknownTopic
-from pixy.kafka import delivery_thread, settings
+from pixy.kafka import new_producers, settings
 from pixy.kafka.producer_messages import Bulk
 from pixy.kafka.sandbox import Sandbox
 from tests.support import eventually
@@ -145,7 +145,7 @@ async def test_records_that_were_sent_in_part_and_are_given_up_are_reported_once
 async def test_a_producer_that_kafka_grants_its_rights_again_writes(
     library: type[Library], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delivery_thread, "_LONGEST_PAUSE", 0.01)
+    monkeypatch.setattr(new_producers, "_LONGEST_PAUSE", 0.01)
     bench = Bench()
     refused = KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED, "no", fatal=True)
     library.made[0].steps.append(lambda: library.made[0].turn_fatal(refused))
@@ -158,7 +158,7 @@ async def test_a_producer_that_kafka_grants_its_rights_again_writes(
 
 @pytest.mark.slow
 async def test_callers_hear_of_a_missing_right_until_kafka_grants_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delivery_thread, "_LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(new_producers, "_LONGEST_PAUSE", 0.05)
     sandbox = Sandbox()
     refused = KafkaError.CLUSTER_AUTHORIZATION_FAILED
     refuse_producer_ids(sandbox._owner, refused, refused)

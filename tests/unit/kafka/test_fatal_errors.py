@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from pixy.config.model import Kafka, Proxy
-from pixy.kafka import delivery_thread, producer, settings
+from pixy.kafka import delivery_thread, new_producers, producer, settings
 from pixy.kafka.returned_messages import MOST_RETURNS
 from pixy.kafka.sandbox import Sandbox
 from tests.unit.kafka.fatal_errors import OUT_OF_ORDER, make_fatal, refuse_produce
@@ -102,7 +102,7 @@ async def test_a_message_that_makes_producer_after_producer_fail_fails(
     library: type[Library], monkeypatch: pytest.MonkeyPatch, together: bool
 ) -> None:
     """And those that follow it are written."""
-    monkeypatch.setattr(delivery_thread, "_FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(new_producers, "_FIRST_PAUSE", 0.0)
     bench = Bench()
     bulk = bulk_of(bench, b"a", b"b")
     if together:
@@ -196,7 +196,7 @@ async def test_what_is_refused_in_the_middle_of_a_batch_is_sent_again_behind_wha
 async def test_producers_that_fail_one_after_the_other_keep_the_order(
     library: type[Library], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delivery_thread, "_FIRST_PAUSE", 0.01)
+    monkeypatch.setattr(new_producers, "_FIRST_PAUSE", 0.01)
     bench = Bench()
     bench.send(b"a", b"b", b"c")
     for number in range(3):
@@ -230,7 +230,7 @@ async def test_a_fatal_error_during_a_stop_costs_no_message(library: type[Librar
 async def test_a_stop_ends_the_pause_after_fatal_errors_also_while_messages_are_held(
     library: type[Library], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delivery_thread, "_FIRST_PAUSE", 60.0)
+    monkeypatch.setattr(new_producers, "_FIRST_PAUSE", 60.0)
     bench = Bench()
     bench.client.gate("t", (0,))
     bench.send(b"a", b"b")
@@ -239,7 +239,7 @@ async def test_a_stop_ends_the_pause_after_fatal_errors_also_while_messages_are_
         await bench.until(lambda: not bench.client._replacing)
         now = library.made[number]
         now.steps.append(now.turn_fatal)
-    await bench.until(lambda: bench.client._thread._fatal_errors == 2)
+    await bench.until(lambda: bench.client._thread._fatal_errors._count == 2)
     closing = asyncio.ensure_future(bench.client.close(20.0))
     await bench.until(lambda: len(library.made) == 3)
     new = library.made[2]
@@ -295,7 +295,7 @@ async def test_a_fatal_error_of_librdkafka_costs_no_message_and_no_order() -> No
         if number % 30 == 20:
             thread, was = bench.client._thread, bench.client._thread.producer
             make_fatal(was)
-            thread._fatal_errors = 0  # without its pause
+            thread._fatal_errors._count = 0  # without its pause
         items = [Item(value)]
         await bench.until(lambda items=items: bench.client.send("t", items, [0]) == (1, []))
         if number % 30 == 25:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError
 
-from pixy.kafka import delivery_thread, producer_clients
+from pixy.kafka import delivery_thread, new_producers, producer_clients
 from pixy.kafka.producer_clients import ProducerClients
 from tests.support import eventually
 from tests.unit.kafka.scripted_producer import Item, Library
@@ -23,6 +23,7 @@ def library(monkeypatch: pytest.MonkeyPatch) -> type[Library]:
         refusals, stubborn, destroyed_by, deadly = 0, False, [], set()
 
     monkeypatch.setattr(delivery_thread, "Producer", Fresh)
+    monkeypatch.setattr(new_producers, "Producer", Fresh)
     monkeypatch.setattr(producer_clients, "_MAKE_EVERY", 0.01)
     return Fresh
 
