@@ -130,6 +130,14 @@ class ClusterView:
             lambda: self._brokers.ask_any(lambda connection: topic_configs(connection, wanted, own=False))
         )
 
+    def largest_batch(self, topic: str) -> int | None:
+        """Return the bytes of the largest batch that a topic takes; None if Kafka does not tell, because a right is missing, for example."""
+        try:
+            found = self.configs([topic]).get(topic, {}).get("max.message.bytes")
+        except KafkaError:
+            return None
+        return int(found) if found else None
+
     def committed(
         self, group: str, partitions: Sequence[TopicPartition]
     ) -> dict[TopicPartition, tuple[int, str]]:

@@ -32,6 +32,7 @@ ANY = -1
 MAX_IN_FLIGHT = 50_000
 MAX_IN_FLIGHT_BYTES = 128 << 20
 """The bounds of librdkafka's queue: records that may be in the log without being confirmed."""
+_BATCH_BYTES = 1 << 20
 _LARGEST_MESSAGE = 1_000_000_000  # librdkafka's own limit; the broker enforces the real one
 _POLL_EVERY = 1000
 _NOT_WRITTEN = KafkaError(
@@ -52,14 +53,19 @@ Landed = Callable[[int, list[int], list[int]], None]
 """Called with a partition, the tokens of the records that landed there, and their offsets."""
 
 
-def bulk_settings(settings: Settings) -> Settings:
-    """Change settings of :func:`pixy.kafka.settings.producer` for throughput and order."""
+def bulk_settings(settings: Settings, largest: int | None = None) -> Settings:
+    """Change settings of :func:`pixy.kafka.settings.producer` for throughput and order.
+
+    Args:
+        settings: of the cluster's producer.
+        largest: bytes of the largest batch that the topic takes, its ``max.message.bytes``; None: not known.
+    """
     return {
         **settings,
         "acks": -1,
         "enable.idempotence": True,
         "linger.ms": 20,
-        "batch.size": 1 << 20,
+        "batch.size": _BATCH_BYTES if largest is None else max(1, min(_BATCH_BYTES, largest)),
         "message.max.bytes": _LARGEST_MESSAGE,
         "message.timeout.ms": 300_000,
         "queue.buffering.max.messages": MAX_IN_FLIGHT,

@@ -323,7 +323,8 @@ class ReplayJob:
             what,
             self._state,
             bulk_settings(
-                settings.producer(self._proxy, "consistent_random" if keep else request.partitioner)
+                settings.producer(self._proxy, "consistent_random" if keep else request.partitioner),
+                self._view.largest_batch(request.to),
             ),
             settings.common(self._proxy),
             matches,

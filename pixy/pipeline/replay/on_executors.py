@@ -95,7 +95,9 @@ class PartitionTask:
                 source,
                 self.plan,
                 state,
-                bulk_settings(settings.producer(self.proxy, "consistent_random")),
+                bulk_settings(
+                    settings.producer(self.proxy, "consistent_random"), view.largest_batch(self.plan.to)
+                ),
                 settings.common(self.proxy),
                 SavedMatches(str(state.folder / MATCHES)) if self.plan.selection.where else None,
             )

@@ -98,6 +98,8 @@ def test_executors_write_each_record_once(world: World, name: str) -> None:
     world.produce(name, 300, 3)
     world.archive(name)
     to, executors = f"{name}-again", partial(ExecutorWriter, world.spark)
+    # Each record is small enough for this topic; a hundred of them in a batch are not.
+    world.kafka.create_topic(to, 3, **{"max.message.bytes": "1000"})
     assert replay(world, name, to, executors=executors).progress.records == 300
     # As a kill leaves it: the plan is not done, and the map lacks records that Kafka has.
     folder = world.folder / to
