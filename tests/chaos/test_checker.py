@@ -230,6 +230,26 @@ def test_a_group_that_is_behind_is_not_silent_though_the_records_are_deleted_mea
     assert [each.rule for each in history.check(tmp_path).findings] == []
 
 
+@pytest.mark.parametrize(("rounds", "pause", "found"), [
+    (4, 0.0, False),
+    (6, 0.0, True),
+    (1, 125.0, True),
+])  # fmt: skip
+def test_who_delivers_again_what_was_not_committed_is_not_silent_but_must_not_go_in_circles(
+    tmp_path: Path, rounds: int, pause: float, found: bool
+) -> None:
+    """Offset 20 comes 200 s late, behind the ten messages before it, which come again and again, one each 200 / (10 x rounds) s."""
+    history = History()
+    history.shift(20, 200)
+    history.fault("daemon-kill", 5, 250)  # explains what comes twice
+    begin = START + 19.5 + pause
+    step = (200 - pause) / (10 * rounds + 1)
+    for number in range(10 * rounds):
+        history.deliver(begin + number * step, 10 + number % 10)
+    rules = history.check(tmp_path).rules
+    assert ("progress" in rules) is found, rules
+
+
 def test_the_seed_decides_about_the_faults() -> None:
     kinds = kinds_of("kafka")
     one = draw(7, 30, kinds)

@@ -45,6 +45,8 @@ class Outcome:
         """Repeated deliveries by what explains them."""
         self.figures: Counter[str] = Counter()
         self.slowest = (0.0, "")
+        self.behind = (0.0, "")
+        """The longest wait for a message that was new to its group, and where."""
         """The longest silence of a partition that had a message, outside of faults, in seconds; and where."""
 
     def find(self, rule: str, text: str, t: float, since: float | None = None) -> None:
@@ -84,6 +86,8 @@ class Outcome:
             f"given up by a rule: {self.given_up.total():,} ({_list(self.given_up)})",
             f"longest silence of a partition with messages: {self.slowest[0]:.1f} s outside of faults"
             f"{', ' + self.slowest[1] if self.slowest[1] else ''}",
+            f"longest wait for a new message, behind others that came again: {self.behind[0]:.1f} s, faults or not"
+            f"{', ' + self.behind[1] if self.behind[1] else ''}",
             *(f"{name}: {count:,}" for name, count in sorted(figures.items()) if ":" in name),
             f"faults: {_list(Counter(fault.kind for fault in evidence.faults))}",
         ]

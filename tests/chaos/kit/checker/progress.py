@@ -1,19 +1,23 @@
 """Progress: a partition with messages for a group is not silent for long, while clients ask.
 
 Every daemon has clients of every group that ask all the time, so silence is the proxy's. Time in which a
-fault is at work does not count for the first bound, which the plan sets; the second bound holds whatever happens.
+fault is at work does not count for the first bound, which the plan sets; the second bound holds whatever happens. Who delivers again what
+was not committed is not silent, however long that takes on a busy machine; but a group must not go in circles.
 """
 
 from __future__ import annotations
 
 import itertools
 from bisect import bisect_left, bisect_right
+from collections import Counter
 
 from tests.chaos.kit.checker.evidence import NEVER, Evidence, GroupView
 from tests.chaos.kit.checker.outcome import Outcome
 
 HARD_BOUND = 8
-"""As many times the plan's bound may pass without a delivery of something new, faults or not: 120 s of 15. Storms last 35 s."""
+"""As many times the plan's bound may pass without any delivery, faults or not: 120 s of 15. Storms last 35 s."""
+CIRCLES = 5
+"""The most times that a message is delivered while a new one waits behind it for longer than that bound."""
 
 
 def check(evidence: Evidence, outcome: Outcome) -> None:
@@ -30,6 +34,7 @@ def _check(evidence: Evidence, group: GroupView, partition: int, outcome: Outcom
     # Of records that have been deleted or have expired since: a group that is behind is not silent.
     heard += [each.delivery.t1 for each in group.strays if each.partition == partition]
     heard.sort()
+    times = [(each.t1, index) for index, found in enumerate(consumed.deliveries) for each in found or ()]
     firsts = sorted(
         (min(first.t1, group.life.until), index)
         for index in range(len(log.offsets))
@@ -50,10 +55,18 @@ def _check(evidence: Evidence, group: GroupView, partition: int, outcome: Outcom
         where = f"{group.name} {group.topic}/{partition} at {log.offsets[index]}"
         if calm > outcome.slowest[0]:
             outcome.slowest = (calm, where)
+        if t - since > outcome.behind[0]:
+            outcome.behind = (t - since, where)
         if calm > evidence.plan["silence"]:
             outcome.find("progress", f"{where}: no delivery for {calm:.1f} s without a fault", t, begin)
-        elif t - since > HARD_BOUND * evidence.plan["silence"]:
-            outcome.find("progress", f"{where}: nothing new was delivered for {t - since:.1f} s", t, since)
+        elif t - since > (most := HARD_BOUND * evidence.plan["silence"]):
+            silence = max(end - start for start, end in itertools.pairwise(_within(heard, since, t)))
+            again = max(Counter(each for at, each in times if since < at < t).values(), default=0)
+            if silence > most:
+                outcome.find("progress", f"{where}: no delivery for {silence:.1f} s", t, since)
+            elif again > CIRCLES:
+                text = f"{where}: nothing new for {t - since:.1f} s, and one message {again} times"
+                outcome.find("progress", text, t, since)
 
 
 def _firsts_of_strays(group: GroupView, partition: int) -> list[float]:
@@ -70,5 +83,9 @@ def _longest_calm(
     evidence: Evidence, topic: str, heard: list[float], since: float, until: float
 ) -> tuple[float, float]:
     """Return the longest silence without a fault in this time, and when it began; repeated deliveries break it too."""
-    times = [since, *heard[bisect_right(heard, since) : bisect_left(heard, until)], until]
+    times = _within(heard, since, until)
     return max((evidence.windows.calm(start, end, topic), start) for start, end in itertools.pairwise(times))
+
+
+def _within(heard: list[float], since: float, until: float) -> list[float]:
+    return [since, *heard[bisect_right(heard, since) : bisect_left(heard, until)], until]
