@@ -6,6 +6,7 @@ program; a ``text`` block right after it is the program's output. A block fenced
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import inspect
 import itertools
@@ -17,7 +18,9 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -26,7 +29,9 @@ from aiohttp.test_utils import make_mocked_request
 import actors
 from actors import Actor, ActorSystem, Backoff, Intensity, ProcessActor, _threaded
 from actors._core import accounting, mailbox, turns, waiting
+from actors.testing import SimLoop
 from tests.in_process import run_file, run_source
+from tests.unit.actors.virtual_time import START_NS
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = (
@@ -69,6 +74,17 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def run_in_virtual_time(main: Coroutine[Any, Any, Any]) -> Any:
+    """Stands for ``asyncio.run``: a sleep ends when nobody else has anything to do, however slow the machine is."""
+    defaults = ActorSystem.__init__.__kwdefaults__
+    assert defaults is not None
+    with asyncio.Runner(loop_factory=SimLoop) as runner, pytest.MonkeyPatch.context() as patched:
+        loop = runner.get_loop()
+        assert isinstance(loop, SimLoop)
+        patched.setitem(defaults, "clock", lambda: START_NS + loop.clock())
+        return runner.run(main)
+
+
 def test_the_pages_have_programs() -> None:
     counts = [len(programs(page)) for page in PAGES]
     assert counts[0] >= 24 and counts[1] >= 9 and counts[2] == 1, counts
@@ -89,6 +105,8 @@ def test_a_program_of_the_manual(
         assert (process.returncode, process.stdout, process.stderr) == (0, expected, "")
         return
     monkeypatch.setattr(_threaded, "_numbers", itertools.count())  # threads are numbered in each process
+    if "asyncio.sleep(" in program and "hread" not in program:
+        monkeypatch.setattr(asyncio, "run", run_in_virtual_time)
     done = run_source(program)
     assert done.returncode == 0 and not done.stderr, done.stdout + done.stderr
     if expected is not None:
