@@ -18,7 +18,7 @@ from pixy.engine.journal.buffer import Journal, Kind, Stream
 from pixy.engine.journal.writer import SUPERVISION, DrainJournal, JournalWriter
 from pixy.journal import AUTO, JournalBatch, decode, encode_columns
 from tests.effort import seeds
-from tests.unit.actors.virtual_time import virtual_time
+from tests.unit.actors.virtual_time import virtual_system, virtual_time
 from tests.unit.engine.consume.group_model import MESSAGES, PARTITIONS, Scenario
 
 STREAM = Stream("t", 0, "g", 1)
@@ -93,8 +93,9 @@ async def until(check: Any) -> None:
             await asyncio.sleep(0.001)
 
 
+@virtual_time
 async def test_full_batches_are_written_at_once_and_the_rest_after_linger() -> None:
-    async with ActorSystem() as system:
+    async with virtual_system() as system:
         bench = Bench(system, linger=0.2)
         await bench.ref
         client = bench.clients[0]
@@ -180,6 +181,7 @@ async def test_what_does_not_fit_is_dropped_and_its_number_is_written() -> None:
         await until(lambda: offsets(client.batches)[-1] == 100)
 
 
+@virtual_time
 async def test_the_next_batch_that_kafka_takes_counts_the_refused_ones(caplog: Any) -> None:
     async with ActorSystem() as system:
         bench = Bench(system)
