@@ -69,9 +69,11 @@ async def test_another_worker_knows_the_caller_and_serves_the_stream(tmp_path: P
 async def test_a_worker_that_does_not_answer_makes_the_daemon_unready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workers, "READY", 0.5)
     async with with_worker(tmp_path) as (admin, siblings, _):
         assert (await admin.call("/readyz"))[0] == 200
+        monkeypatch.setattr(
+            workers, "READY", 0.5
+        )  # not before: on a busy machine the one above may take longer
         path = str(tmp_path / "2.sock")
         with socket.socket(socket.AF_UNIX) as frozen:  # a stopped process: connections wait for ever
             frozen.bind(path + ADMIN)
