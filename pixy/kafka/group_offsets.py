@@ -33,24 +33,28 @@ _MEMBER = b"CGMDv2:"
 _BACKOFF, _MAX_BACKOFF = 0.05, 1.0
 
 
+UNKNOWN = -1
+"""Kafka's number for no leader epoch."""
+
+
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """A committed offset, None if there is none, its metadata, and the leader epoch of the message before it, -1 if that is not known."""
+    """A committed offset, None if there is none, its metadata, and the leader epoch that the commit named."""
 
     offset: int | None
     metadata: str
-    epoch: int = -1
+    epoch: int = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """An offset to commit. ``epoch`` is the leader epoch of the message before it, -1 if that is not known."""
+    """An offset to commit. ``epoch`` is the leader epoch of the last message of the log that is known to whoever commits (KIP-320)."""
 
     topic: str
     partition: int
     offset: int
     metadata: str
-    epoch: int = -1
+    epoch: int = UNKNOWN
 
 
 Check = Callable[["GroupOffsets", tuple[Commit, ...]], tuple[Commit, ...]]

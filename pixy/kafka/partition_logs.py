@@ -42,6 +42,7 @@ class Log:
         end: the offset of the next message.
         first_end: where the log ended at the first attempt to look it up, if that failed and it can be told.
         epoch_end: where the leader epoch that was asked about ends; None: nobody asked, or it cannot be told.
+        leader: the leader epoch; -1 if it is not known.
     """
 
     topic_id: uuid.UUID
@@ -50,6 +51,12 @@ class Log:
     end: int
     first_end: int | None = None
     epoch_end: int | None = None
+    leader: int = -1
+
+    @property
+    def valid_end(self) -> int:
+        """The offset from which on nothing is what it was under the leader epoch that was asked about."""
+        return self.end if self.epoch_end is None else min(self.end, self.epoch_end)
 
     def newest(self, *, committed: bool = True) -> int:
         """Return the offset at which somebody begins who wants the messages written since he first asked.
@@ -72,13 +79,15 @@ class FirstAttempt:
         at: milliseconds since 1970.
         epoch: the partition's leader epoch then; None if nobody has said.
         attempts: how many were begun.
+        leader: a leader epoch of which the caller wants to know where it ends; -1: that of the group's commit.
         established: whether the group that asks had offsets of the topic then; None if its coordinator has not said.
             Later it may have those that it has committed itself for the topic's other partitions.
     """
 
-    __slots__ = ("at", "attempts", "epoch", "established")
+    __slots__ = ("at", "attempts", "epoch", "established", "leader")
 
-    def __init__(self) -> None:
+    def __init__(self, leader: int = -1) -> None:
+        self.leader = leader
         self.at = _now()
         self.epoch: int | None = None
         self.attempts = 0
@@ -243,6 +252,7 @@ def _logs(
             (oldest[each], stable[each], end[each]),
             first_ends.get(each),
             epoch_ends.get(each),
+            -1 if (leader := topics.leader_epoch(each)) is None else leader,
         )
         for each in partitions
     }
@@ -253,6 +263,7 @@ def _log(
     bounds: Iterable[int | KafkaError],
     first_end: int | KafkaError | None,
     epoch_end: int | KafkaError | None,
+    leader: int,
 ) -> Log | KafkaError:
     offsets: list[int] = []
     for bound in bounds:
@@ -263,9 +274,9 @@ def _log(
     if isinstance(first_end, KafkaError):
         return first_end
     # Who may not ask about epochs goes on as if nobody had asked.
-    return Log(
-        topic_id, oldest, stable, end, first_end, None if isinstance(epoch_end, KafkaError) else epoch_end
-    )
+    if isinstance(epoch_end, KafkaError):
+        epoch_end = None
+    return Log(topic_id, oldest, stable, end, first_end, epoch_end, leader)
 
 
 _OF_CONSUMERS: Final = 3

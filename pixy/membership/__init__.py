@@ -43,7 +43,8 @@ class AssignedPartition:
         epoch: the number of this assignment. An event with another number belongs to an earlier one.
         new: this position is not committed yet: commit it at once.
         base: the committed offset, which ``metadata`` counts from; None if it is the position itself.
-        end: the offset of the log's next message, for a check of ``metadata``; None if it is not known.
+        end: nothing from this offset on can have been acknowledged, for a check of ``metadata``: the log's next message, or the first
+            one that a truncation has put in place of others; None if it is not known.
     """
 
     topic: str

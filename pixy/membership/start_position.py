@@ -47,7 +47,7 @@ def resolve_start(
             in a group that has offsets of other partitions of the topic: the partition was added since.
         stable: where "the end" is for the group: the first offset of an open transaction, or where the log ended
             when the group first asked; None for ``end``.
-        epoch_end: where the leader epoch of the message before ``committed`` ends in this log; None if that is not known. Below
+        epoch_end: where the leader epoch that was committed with the offset ends in this log; None if that is not known. Below
             ``committed`` other messages have the offsets from there on, since an unclean election: they were not consumed.
     """
     if committed is None or committed == _NEWEST:

@@ -119,17 +119,18 @@ class Beginnings:
             stable=log.newest(),
             epoch_end=log.epoch_end,
         )
-        if found.committed.offset is not None and start.position < found.committed.offset <= log.end:
+        committed = found.committed.offset
+        if committed is not None and not waiting.oldest and log.valid_end < committed <= log.end:
             logger.warning(
                 "%s/%d was truncated at %d, below the committed offset %d, and has other messages since: they are delivered",
                 topic,
                 number,
-                start.position,
-                found.committed.offset,
+                log.valid_end,
+                committed,
             )
         metadata = "" if start.base is None else found.committed.metadata
         return AssignedPartition(
-            topic, number, start.position, metadata, waiting.epoch, start.new, start.base, log.end
+            topic, number, start.position, metadata, waiting.epoch, start.new, start.base, log.valid_end
         )
 
     def _is_added(self, partition: TopicPartition, waiting: Waiting, found: Found) -> bool:

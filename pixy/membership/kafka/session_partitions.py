@@ -18,12 +18,11 @@ from pixy.config.model import Consumer
 from pixy.kafka.consumer import Check, Commit, ConsumerClient
 from pixy.kafka.errors import not_fetched, translate
 from pixy.kafka.flow import FlowControl
-from pixy.kafka.group_offsets import GroupOffsets
+from pixy.kafka.group_offsets import UNKNOWN, GroupOffsets
 from pixy.kafka.partition_logs import Log
 from pixy.kafka.topics import Topics
 from pixy.membership import Assigned, AssignedPartition, Event, Fetched, Lost
 from pixy.membership.kafka.beginnings import Beginnings
-from pixy.membership.kafka.leader_epochs import LeaderEpochs
 from pixy.membership.kafka.recreated import begin_anew, recreated
 from pixy.membership.kafka.start_lookups import MOST, Found, StartLookups
 from pixy.membership.kafka.unheard import Unheard
@@ -44,16 +43,19 @@ Batches = Mapping[TopicPartition, tuple[int, list[Any]]]
 class _Fetching:
     """A partition that librdkafka fetches."""
 
-    __slots__ = ("assigned", "epoch", "leaders", "next", "topic_id")
+    __slots__ = ("assigned", "epoch", "leader", "next", "topic_id")
 
-    def __init__(self, epoch: int, start: int, topic_id: uuid.UUID, leaders: LeaderEpochs) -> None:
+    def __init__(self, epoch: int, start: int, topic_id: uuid.UUID, leader: int) -> None:
         self.assigned = epoch
         self.epoch = epoch
         """That of the assignment, or of the last seek."""
         self.next = start
         """The lowest offset that has not come yet."""
         self.topic_id = topic_id
-        self.leaders = leaders
+        self.leader = leader
+        """The leader epoch of the message that has come last; -1 if it is not known. Commits name it (KIP-320), not that of the message before
+        their offset: where it ends, in the log that the group finds later, nothing behind is what was acknowledged, beyond the offset either.
+        """
 
 
 class SessionPartitions:
@@ -121,9 +123,9 @@ class SessionPartitions:
         return fetching is not None and fetching.assigned < before
 
     def with_leaders(self, commits: Iterable[Commit]) -> tuple[Commit, ...]:
-        """Return commits with the leader epochs of the messages before them, as far as these are known."""
+        """Return commits with the leader epochs that are known."""
         return tuple(
-            each if fetching is None else replace(each, epoch=fetching.leaders.before(each.offset))
+            each if fetching is None else replace(each, epoch=fetching.leader)
             for each in commits
             for fetching in (self._fetching.get((each.topic, each.partition)),)
         )
@@ -222,7 +224,9 @@ class SessionPartitions:
             if records[0].offset() < known.next:
                 self._compare_at = 0.0  # what has come before: maybe another log
             known.next = records[-1].offset() + 1
-            known.leaders.note(records)
+            leader = records[-1].leader_epoch()
+            if leader is not None and leader >= 0:  # old message formats have none
+                known.leader = leader
         gaps: dict[TopicPartition, tuple[int, int]] = {}
         for partition, end in ends.items():
             fetching = self._fetching.get(partition)
@@ -250,7 +254,7 @@ class SessionPartitions:
         self._unheard.heard([partition])
         fetching = self._fetching.get(partition)
         if fetching is not None:
-            self._waiting.add(partition, Waiting(fetching.epoch, again=True))
+            self._waiting.add(partition, Waiting(fetching.epoch, again=True, leader=fetching.leader))
 
     def check(self, batch: tuple[Commit, ...], patience: float = 0.0) -> Check | None:
         """Return the ``check`` of :meth:`~pixy.kafka.consumer.ConsumerClient.commit` for a batch.
@@ -326,13 +330,9 @@ class SessionPartitions:
                 self._begin_again(partition, found)
             else:
                 start = self.beginnings.of(partition, waiting, found)
-                committed = found.committed
-                leaders = (
-                    LeaderEpochs() if start.base is None else LeaderEpochs(committed.offset, committed.epoch)
-                )
-                self._fetching[partition] = _Fetching(
-                    start.epoch, start.position, found.log.topic_id, leaders
-                )
+                known = start.base is not None and found.committed.epoch != UNKNOWN
+                leader = found.committed.epoch if known else found.log.leader
+                self._fetching[partition] = _Fetching(start.epoch, start.position, found.log.topic_id, leader)
                 begun.append(start)
         if begun:
             self._changed_at = time.monotonic()
@@ -349,8 +349,8 @@ class SessionPartitions:
         fetching, log = self._fetching[partition], found.log
         if recreated({partition: fetching.topic_id}, {partition[0]: log.topic_id}):
             self._begin_anew({partition: fetching.topic_id})
-        elif fetching.next > log.end:
-            logger.warning("%s: %s/%d was truncated at %d", self._name, *partition, log.end)
+        elif fetching.next > log.end or (fetching.next >= log.oldest and log.valid_end < fetching.next):
+            logger.warning("%s: %s/%d was truncated at %d", self._name, *partition, log.valid_end)
             self._begin_anew({partition: None})
         else:
             if fetching.next < log.oldest:

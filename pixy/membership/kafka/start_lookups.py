@@ -17,12 +17,11 @@ from pixy.errors import PixyError, Unavailable
 from pixy.kafka.brokers import Brokers
 from pixy.kafka.errors import translate
 from pixy.kafka.group_members import GroupMembers
-from pixy.kafka.group_offsets import CommittedOffset, GroupOffsets
+from pixy.kafka.group_offsets import UNKNOWN, CommittedOffset, GroupOffsets
 from pixy.kafka.partition_logs import FirstAttempt, Log, PartitionLogs
 from pixy.kafka.settings import Settings
 from pixy.kafka.shared_topics import SHARED
 from pixy.kafka.topics import Topics
-from pixy.membership.kafka.leader_epochs import UNKNOWN
 from pixy.wire.types import TopicPartition
 
 logger = logging.getLogger("pixy.membership")
@@ -258,7 +257,9 @@ class StartLookups:
                 }
             )
 
-        epochs = {each: known.epoch for each, known in committed.items() if known.epoch != UNKNOWN}
+        epochs = {each: known.epoch for each, known in committed.items()}
+        epochs |= {each: first.leader for each, first in partitions.items() if first.leader != UNKNOWN}
+        epochs = {each: epoch for each, epoch in epochs.items() if epoch != UNKNOWN}
         self._logs.look_up(committed, topics, asked, partitions, epochs)
 
     def _established(self, committed: Mapping[TopicPartition, CommittedOffset], topics: Topics) -> set[str]:

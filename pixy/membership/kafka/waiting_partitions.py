@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 
 from pixy.errors import PixyError
+from pixy.kafka.group_offsets import UNKNOWN
 from pixy.kafka.partition_logs import FirstAttempt
 from pixy.membership.kafka.start_lookups import MOST, Found, Outcomes, StartLookups
 from pixy.wire.types import TopicPartition
@@ -34,6 +35,7 @@ class Waiting:
         was: the topic that it belonged to before it was deleted and made again; None if it was not.
         again: librdkafka fetches it, and its offset was out of range.
         oldest: begin at the oldest message, whatever was committed.
+        leader: the leader epoch of the last message that has come, in place of that of the commit.
     """
 
     __slots__ = ("again", "asked", "attempt", "epoch", "first", "oldest", "was")
@@ -46,11 +48,12 @@ class Waiting:
         was: uuid.UUID | None = None,
         again: bool = False,
         oldest: bool = False,
+        leader: int = UNKNOWN,
     ) -> None:
         self.epoch, self.first, self.was, self.again, self.oldest = epoch, first, was, again, oldest
         self.asked = False
         """True if a lookup is running."""
-        self.attempt = FirstAttempt()
+        self.attempt = FirstAttempt(leader)
         """The newest message is that of this moment."""
 
 

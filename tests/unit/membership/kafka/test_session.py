@@ -7,7 +7,7 @@ import queue
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -15,7 +15,7 @@ import pytest
 
 from pixy.errors import KafkaError, PixyError
 from pixy.kafka.consumer import OUT_OF_RANGE, PARTITION_END, Check, Commit, CommittedOffset
-from pixy.kafka.partition_logs import Log
+from pixy.kafka.partition_logs import FirstAttempt, Log
 from pixy.membership import (
     Assigned,
     AssignedPartition,
@@ -169,6 +169,8 @@ class FakeLookups:
         self.ids: dict[str, uuid.UUID] = {}
         """Of topics, when they are described."""
         self.asked: list[list[TopicPartition]] = []
+        self.leaders: dict[TopicPartition, list[int]] = {}
+        """The leader epochs that were asked about, -1 for those of the commits."""
         self.is_behind: int | None = None
         """The epoch in which the coordinator sees the member, if the group is further."""
         self.established_topics: set[str] | None = set()
@@ -180,13 +182,15 @@ class FakeLookups:
 
     def look_up(
         self,
-        partitions: Iterable[TopicPartition],
+        partitions: Mapping[TopicPartition, FirstAttempt],
         _after: object,
         found: Callable[[Outcomes], None],
         done: Callable[[], None],
     ) -> None:
         wanted = list(partitions)
         self.asked.append(wanted)
+        for each, first in partitions.items():
+            self.leaders.setdefault(each, []).append(first.leader)
         found({each: NO_LEADER if each in self.down else self.outcomes.pop(each, FOUND) for each in wanted})
         done()
 
@@ -275,20 +279,47 @@ async def test_a_paused_partition_that_returns_is_resumed(monkeypatch: pytest.Mo
     await case.session.close((), 10)
 
 
-async def test_commits_name_the_leader_epoch_of_the_message_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a group that comes back after an unclean election knows that its offset is another message's now."""
+async def test_commits_name_the_leader_epoch_of_the_last_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a group that comes back after an unclean election knows from where on its acks are for other messages.
+
+    A message that is acknowledged may lie beyond the offset, and the marker of a transaction behind it has no epoch that we see.
+    """
     case = Case(monkeypatch)
-    case.lookups.outcomes[OTHER] = Found(Log(ID, 0, 100, 100), CommittedOffset(40, "BB", 6), True)
+    case.lookups.outcomes[OTHER] = Found(Log(ID, 0, 100, 100, leader=9), CommittedOffset(40, "BB", 6), True)
     await case.join()
-    for offset, leader in ((0, 7), (1, 7), (2, 9)):
+    for offset, leader in ((0, 7), (1, 7), (5, 9), (6, -1)):
         message = FakeMessage(0, offset)
         message.leader = leader
         case.poll(message)
         await case.event(Fetched)
-    case.session.commit([Commit(TOPIC, 0, 2, "BB"), Commit(TOPIC, 1, 40, "CC")])
-    await case.until(("commit", [Commit(TOPIC, 0, 2, "BB", 7), Commit(TOPIC, 1, 40, "CC", 6)]))
-    await case.session.close([Commit(TOPIC, 0, 3, "")], 10)
-    assert case.consumer.calls[-1] == ("commit", [Commit(TOPIC, 0, 3, "", 9)])
+    case.session.commit([Commit(TOPIC, 0, 2, "DB"), Commit(TOPIC, 1, 40, "CC")])
+    await case.until(("commit", [Commit(TOPIC, 0, 2, "DB", 9), Commit(TOPIC, 1, 40, "CC", 6)]))
+    await case.session.close([Commit(TOPIC, 0, 8, "")], 10)
+    assert case.consumer.calls[-1] == ("commit", [Commit(TOPIC, 0, 8, "", 9)])
+
+
+@pytest.mark.parametrize(("committed", "epoch"), [(None, -1), (40, -1), (200, 6)])
+async def test_a_beginning_without_a_leader_epoch_gets_the_log_s(
+    monkeypatch: pytest.MonkeyPatch, committed: int | None, epoch: int
+) -> None:
+    """Nothing was committed, or by who knows no epochs, or for another log."""
+    case = Case(monkeypatch)
+    known = CommittedOffset(committed, "", epoch)
+    case.lookups.outcomes[OTHER] = Found(Log(ID, 0, 100, 100, leader=4), known, True)
+    await case.join()
+    case.session.commit([Commit(TOPIC, 1, 100, "")])
+    await case.until(("commit", [Commit(TOPIC, 1, 100, "", 4)]))
+    await case.session.close((), 10)
+
+
+async def test_acks_beyond_a_truncation_are_for_other_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The committed offset itself still holds."""
+    case = Case(monkeypatch)
+    log = Log(ID, 0, 100, 100, epoch_end=45)
+    case.lookups.outcomes[OTHER] = Found(log, CommittedOffset(40, "DF", 6), True)
+    (other,) = [each for each in await case.join() if each.partition == 1]
+    assert (other.position, other.base, other.metadata, other.end) == (40, 40, "DF", 45)
+    await case.session.close((), 10)
 
 
 async def test_what_answers_is_assigned_and_the_rest_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -441,6 +472,29 @@ async def test_an_offset_out_of_range(
         if oldest:
             assert await case.event(Fetched) == Fetched({}, {FULL: (epoch, oldest)})
         await case.until(("restart", (FULL, max(10, oldest))))
+    await case.session.close((), 10)
+
+
+@pytest.mark.parametrize(("oldest", "epoch_end", "lost"), [(0, 7, True), (0, 10, False), (20, 7, False)])
+async def test_a_truncated_log_that_has_outgrown_the_position_begins_anew(
+    monkeypatch: pytest.MonkeyPatch, oldest: int, epoch_end: int, lost: bool
+) -> None:
+    """librdkafka has noticed the truncation, but the log's end no longer tells of it."""
+    case = Case(monkeypatch)
+    await case.join()
+    message = FakeMessage(0, 9)
+    message.leader = 3
+    case.poll(message)
+    await case.event(Fetched)
+    log = Log(ID, oldest, 100, 100, epoch_end=epoch_end)
+    case.lookups.outcomes[FULL] = Found(log, CommittedOffset(3, ""), True)
+    case.poll(FakeError(OUT_OF_RANGE))
+    if lost:
+        assert await case.event(Lost) == Lost((FULL,))
+        assert (await case.event(Assigned)).partitions[0].position == 0
+    else:
+        await case.until(("restart", (FULL, max(10, oldest))))
+    assert case.lookups.leaders[FULL] == [-1, 3, *[-1] * lost]
     await case.session.close((), 10)
 
 

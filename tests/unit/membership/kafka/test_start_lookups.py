@@ -183,6 +183,11 @@ def test_the_leaders_are_asked_where_the_committed_leader_epochs_end(monkeypatch
     case.coordinator.leader = 8
     case.look_up(("t", 0))
     assert case.leaders.epochs == {("t", 0): 8}
+    # Of a log that was out of range the last message's counts.
+    done = threading.Event()
+    case.lookups.look_up({("t", 0): FirstAttempt(9)}, None, case.outcomes.update, done.set)
+    assert done.wait(LONG)
+    assert case.leaders.epochs == {("t", 0): 9}
 
 
 @pytest.mark.parametrize("failure", [DOWN, ValueError("a bug")])
