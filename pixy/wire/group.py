@@ -212,8 +212,8 @@ def commit_offsets(
     """Commit offsets of several partitions in one request (OffsetCommit).
 
     Args:
-        offsets: for each partition the offset of the next record to read, or (offset, metadata), or these and the leader
-            epoch of the record before (KIP-320; -1: not known), which brokers before Kafka 2.1 do not get.
+        offsets: for each partition the offset of the next record to read, or (offset, metadata), or these and a leader
+            epoch that covers the records before (KIP-320; -1: not known), which brokers before Kafka 2.1 do not get.
         member: who commits; the default for a group without members.
 
     Returns:

@@ -54,7 +54,7 @@ class _Fetching:
         self.topic_id = topic_id
         self.leader = leader
         """The leader epoch of the message that has come last; -1 if it is not known. Commits name it (KIP-320), not that of the message before
-        their offset: where it ends, in the log that the group finds later, nothing behind is what was acknowledged, beyond the offset either.
+        their offset: where it ends in the log that the group finds later, other messages begin, also for the acks beyond the offset.
         """
 
 
