@@ -18,6 +18,7 @@ from pixy.errors import PixyError, Unavailable
 from pixy.kafka.errors import translate
 from pixy.kafka.group_offsets import Check, Commit, CommittedOffset, GroupOffsets, left_out, parse_member
 from pixy.kafka.heartbeat_log import HeartbeatLog
+from pixy.kafka.joining_members import JoiningMember
 from pixy.kafka.settings import Settings, logger
 from pixy.wire.client import Member
 from pixy.wire.types import TopicPartition
@@ -63,6 +64,8 @@ class ConsumerClient:
         except KafkaException as error:  # librdkafka refuses a value of the configuration
             raise translate(error) from error
         self._offsets = GroupOffsets(settings, settings["group.id"])
+        self._joining = JoiningMember(settings, self._member, self.wake)
+        self._subscribed = False
         self._on_commit = committed
         self._under_way: threading.Thread | None = None
         self._wanted: list[str] | None = None
@@ -91,10 +94,10 @@ class ConsumerClient:
     def _subscribe(self) -> None:
         wanted = self._wanted
         if not wanted:
-            self._wanted, self._was_assigned = None, False
+            self._wanted, self._was_assigned, self._subscribed = None, False, False
             self._consumer.unsubscribe()
         elif not self._was_assigned or self.member_id():
-            self._wanted = None
+            self._wanted, self._subscribed = None, True
             self._consumer.subscribe(
                 wanted, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
             )
@@ -288,10 +291,16 @@ class ConsumerClient:
 
     def close(self) -> None:
         """Leave the group; calls ``revoke`` with the partitions that are still assigned."""
+        joining: Member | None = None
         try:
+            with suppress(PixyError, KafkaException):
+                if self._subscribed and not self._consumer.assignment():
+                    joining = self._joining.find()
             self._consumer.close()
         finally:
             self._settle()
+            if joining is not None:
+                self._joining.remove(joining, self._offsets)
             self._offsets.close()
             # Free it now, and its key of thread-local storage: it and our callbacks form a cycle, which
             # otherwise waits for the garbage collector.

@@ -1,4 +1,4 @@
-"""Reads and commits a group's offsets through our own wire library. Blocking.
+"""Reads and commits a group's offsets, and removes members, through our own wire library. Blocking.
 
 confluent-kafka (2.16) does not store and read metadata correctly. It includes the C string's terminator in a
 commit's metadata: it stores ``"BK\\0"``, and even ``"\\0"`` for none. And it looks for a terminator in
@@ -31,7 +31,8 @@ T = TypeVar("T")
 
 _MEMBER = b"CGMDv2:"
 _BACKOFF, _MAX_BACKOFF = 0.05, 1.0
-
+_LEAVES = -1
+"""The epoch in the last heartbeat of a member that leaves (KIP-848)."""
 
 UNKNOWN = -1
 """Kafka's number for no leader epoch."""
@@ -188,6 +189,27 @@ class GroupOffsets:
         """
         wanted = {"Topics": [{"Name": each} for each in names], "AllowAutoTopicCreation": False}
         return self._patiently(lambda client: Topics(client.call("Metadata", wanted)), patience)
+
+    def leave(self, member: Member, *, classic: bool) -> ErrorCode:
+        """Have the coordinator remove a member; return its answer.
+
+        Args:
+            member: who leaves.
+            classic: whether the group's protocol is the one before KIP-848.
+
+        Raises:
+            KafkaError: the coordinator could not be reached.
+        """
+
+        def attempt(client: GroupClient) -> ErrorCode:
+            if classic:
+                answer = client.leave(member)
+                codes = [answer["ErrorCode"], *(each["ErrorCode"] for each in answer.get("Members") or ())]
+                return ErrorCode(next(filter(None, codes), 0))
+            leaving = {"GroupId": self._group, "MemberId": member.member_id, "MemberEpoch": _LEAVES}
+            return ErrorCode(client.call("ConsumerGroupHeartbeat", leaving)["ErrorCode"])
+
+        return self._patiently(attempt, 0.0)
 
     @property
     def coordinator(self) -> Broker | None:
