@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from confluent_kafka import (
@@ -94,8 +94,9 @@ class ConsumerClient:
     def _subscribe(self) -> None:
         wanted = self._wanted
         if not wanted:
+            with self._leaving():
+                self._consumer.unsubscribe()
             self._wanted, self._was_assigned, self._subscribed = None, False, False
-            self._consumer.unsubscribe()
         elif not self._was_assigned or self.member_id():
             self._wanted, self._subscribed = None, True
             self._consumer.subscribe(
@@ -289,18 +290,27 @@ class ConsumerClient:
         ]
         _raise_first(self._consumer.commit(offsets=parts, asynchronous=False) or [])
 
+    @contextmanager
+    def _leaving(self) -> Iterator[None]:
+        """Have the group forget this member in any case, around what makes librdkafka leave."""
+        joining: Member | None = None
+        with suppress(PixyError, KafkaException):
+            if self._subscribed and not self._consumer.assignment():
+                joining = self._joining.find()
+        try:
+            yield
+        finally:
+            if joining is not None:
+                self._settle()
+                self._joining.remove(joining, self._offsets)
+
     def close(self) -> None:
         """Leave the group; calls ``revoke`` with the partitions that are still assigned."""
-        joining: Member | None = None
         try:
-            with suppress(PixyError, KafkaException):
-                if self._subscribed and not self._consumer.assignment():
-                    joining = self._joining.find()
-            self._consumer.close()
+            with self._leaving():
+                self._consumer.close()
         finally:
             self._settle()
-            if joining is not None:
-                self._joining.remove(joining, self._offsets)
             self._offsets.close()
             # Free it now, and its key of thread-local storage: it and our callbacks form a cycle, which
             # otherwise waits for the garbage collector.

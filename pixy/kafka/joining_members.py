@@ -1,7 +1,7 @@
 """Members that stop while they join.
 
-librdkafka (2.16) says nothing to the coordinator when a consumer is closed while its JoinGroup, SyncGroup or first
-heartbeat (KIP-848) is under way. The group keeps the member until its session expires: its partitions are not consumed,
+librdkafka (2.16) says nothing to the coordinator when a consumer is closed, or unsubscribes, while its JoinGroup, SyncGroup or
+first heartbeat (KIP-848) is under way. The group keeps the member until its session expires: its partitions are not consumed,
 other members wait for it in each rebalance, and nobody can set the group's offsets. So we have the coordinator remove it.
 """
 
@@ -25,7 +25,7 @@ _UNKNOWN = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND}
 
 
 class JoiningMember:
-    """Removes one member from its group, if it was joining when its consumer was closed. Blocking.
+    """Removes one member from its group, if it stops while it joins. Blocking.
 
     Args:
         settings: the consumer's.
@@ -41,7 +41,7 @@ class JoiningMember:
         self._wake = wake
 
     def find(self) -> Member | None:
-        """Return the member that the group is to forget, before its consumer is closed; None for a static one, which stays, and before it asks."""
+        """Return the member that the group is to forget, before librdkafka is told to leave; None for a static one, which stays, and before it asks."""
         if self._static:
             return None
         deadline = time.monotonic() + ID_PATIENCE
@@ -51,7 +51,7 @@ class JoiningMember:
         return found if found.member_id else None
 
     def remove(self, member: Member, offsets: GroupOffsets) -> None:
-        """Have the coordinator forget the member, after its consumer was closed. Never raises: a failure is logged.
+        """Have the coordinator forget the member, after librdkafka was told to leave. Never raises: a failure is logged.
 
         Args:
             member: found before.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from pixy.kafka import settings
 from pixy.kafka.admin import KafkaAdmin
 from pixy.membership import Assigned, Revoked
@@ -49,21 +51,29 @@ def session(peers: list[str], group: str, protocol: str, events: list[Any]) -> K
     return made
 
 
-async def test_a_member_that_stops_while_it_joins_is_not_left_behind() -> None:
+@pytest.mark.parametrize("how", ["close", "unsubscribe"])
+async def test_a_member_that_leaves_while_it_joins_is_not_left_behind(how: str) -> None:
     """librdkafka (2.16) tells the coordinator nothing: until the session expires, nobody else gets its partitions."""
     async with relayed(SLOW_SESSIONS) as (kafka, relay):
         left: list[object] = []
         for number, case in enumerate(CASES):
             group = f"joining{number}"
             kafka.create_topic(group, 4)
-            found = await stop_while_joining(kafka, relay, group, *case)
+            found = await stop_while_joining(kafka, relay, group, how, *case)
             if found:
                 left.append((*case, found))
         assert not left
 
 
 async def stop_while_joining(
-    kafka: Cluster, relay: Relay, group: str, protocol: str, key: int, nth: int, late: dict[str, float]
+    kafka: Cluster,
+    relay: Relay,
+    group: str,
+    how: str,
+    protocol: str,
+    key: int,
+    nth: int,
+    late: dict[str, float],
 ) -> list[object]:
     """Return what the group shows of the member that has stopped; nothing is right."""
     stays: list[Any] = []
@@ -78,7 +88,10 @@ async def stop_while_joining(
 
     stopping = session([relay.address], group, protocol, [])
     await eventually(asked, lambda requests: requests >= seen, within=60)
-    await stopping.close((), 20)
+    if how == "close":
+        await stopping.close((), 20)
+    else:
+        stopping.subscribe({})
     await asyncio.sleep(2 * LATE)
     described = await members(kafka, group)
     relay.answers.clear()
@@ -92,6 +105,7 @@ async def stop_while_joining(
         found.append("the next member waits")
     await following.close((), 20)
     await other.close((), 20)
+    await stopping.close((), 20)
     return found
 
 
