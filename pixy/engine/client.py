@@ -6,7 +6,6 @@ It resolves an actor's ref once and keeps it; each call then costs one message a
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
@@ -36,6 +35,7 @@ from pixy.engine.consume.long_polls import Delivery, Message
 from pixy.engine.fetcher import Fetch, Fetcher
 from pixy.engine.instances.client import InstanceClient
 from pixy.engine.instances.registry import Instances
+from pixy.engine.produce.loss_log import LossLog
 from pixy.engine.produce.messages import Produce, ProduceMany
 from pixy.engine.produce.pending_records import Record, Written, sizes_of
 from pixy.engine.produce.topic_producer import TopicProducer
@@ -57,8 +57,6 @@ from pixy.errors import (
 from pixy.kafka.fetcher import Read
 from pixy.kafka.settings import group_id, record_headers_unsupported
 from pixy.wire.types import RecordHeaders
-
-logger = logging.getLogger("pixy.engine")
 
 R = TypeVar("R")
 
@@ -85,6 +83,7 @@ class ClusterClient:
         self._refs = ActorRefs(cluster, stopping, proxy.producer.max_topics)
         self._headers_unsupported = record_headers_unsupported(proxy)
         self._producers: dict[str, ActorRef[TopicProducer]] = {}
+        self._losses = LossLog()
         self._groups: dict[str, ActorRef[GroupConsumer]] = {}
         self._admin: dict[str, ActorRef[Admin]] = {}
         self._admin_shares = Shares(proxy.max_admin_requests)
@@ -179,7 +178,7 @@ class ClusterClient:
                     ref = await self._refs.resolve(self._producers, topic, GetProducer(topic, patient=False))
                 except UnknownTopic as error:
                     # Nobody waits for the message: as any other that Kafka refuses later.
-                    logger.error("%s: an asynchronous message is lost: %s", topic, error)
+                    self._losses.lost(topic, error)
                     return
             try:
                 ref.tell(message)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 
 from pixy.engine.counters import ProduceCounters
+from pixy.engine.produce.loss_log import LossLog
 from pixy.engine.produce.pending_records import PendingBatch, PendingMessage, SettledListener
 from pixy.errors import PixyError, UnknownTopic
 from pixy.kafka.errors import translate, unknown_topic
 from pixy.kafka.producer_messages import Report
-
-logger = logging.getLogger("pixy.engine")
 
 
 class Settler:
@@ -29,6 +27,7 @@ class Settler:
         self._counters = counters or ProduceCounters()
         self._path = path
         self._listener = listener
+        self._losses = LossLog()
 
     def now(self) -> float:
         """Return event-loop time, in seconds, as the listener has it; 0 without one."""
@@ -108,6 +107,6 @@ class Settler:
             return
         self._counters.failed += 1
         if not pending.fail(error):
-            logger.error("%s: an asynchronous message is lost: %s", self._path, error)
+            self._losses.lost(self._path, error)
         if self._listener is not None:
             self._listener.failed(pending, error)
