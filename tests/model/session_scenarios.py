@@ -87,6 +87,19 @@ async def a_partition_that_was_added_to_a_group_with_offsets_begins_at_its_oldes
     await a.fetched("t/1", 2)
 
 
+async def members_that_leave_while_they_join_are_not_waited_for(world: World) -> None:
+    await world.topic("t")
+    await world.produce("t/0", 2)
+    for number in range(4):
+        passing = world.member(f"x{number}")
+        await passing.joins(t=1)
+        await passing.leaves()
+    a = world.member("a")
+    await a.joins(t=1)
+    await a.assigned("t/0")
+    await a.fetched("t/0", 1)
+
+
 async def a_member_that_is_expelled_loses_all_and_comes_back(world: World) -> None:
     await world.topic("t")
     await world.produce("t/0", 6)
