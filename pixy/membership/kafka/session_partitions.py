@@ -161,14 +161,15 @@ class SessionPartitions:
     def new_starts(self, partitions: Iterable[TopicPartition]) -> tuple[Commit, ...]:
         """Return the beginnings of revoked partitions that were not fetched yet, as far as they must be committed.
 
-        It waits for running lookups, for a second at most. Without these commits the next owner would find offsets
+        It waits for running lookups, for a second at most; for 10 where a group that begins at ``newest`` has no offsets of the topic. Without these commits the next owner would find offsets
         of the topic's other partitions and none of these, and take these for added ones. A group's first member
         needs it when the second one joins right after it.
 
         Args:
             partitions: those that are being revoked.
         """
-        starts = (self.beginnings.of(*each) for each in self._waiting.last(partitions))
+        newest = self._conf.initial_offset == "newest"
+        starts = (self.beginnings.of(*each) for each in self._waiting.last(partitions, newest=newest))
         # One that follows from a committed offset is found again from that. The metadata counts from there, too: committed
         # with this position, it would acknowledge other messages.
         return tuple(

@@ -24,6 +24,9 @@ _RETRY, _MAX_RETRY = 0.1, 3.0
 """Seconds before partitions that could not be looked up are tried again: doubled up to the latter."""
 _LAST_LOOKUP, _LAST_LOOKUP_POLL = 1.0, 0.05
 """Seconds that a revocation waits for the beginnings of partitions that were just assigned, and between its looks."""
+_FIRST_LOOKUP = 10.0
+"""The same where a beginning that is not committed would make the next owner deliver what the group is to skip: it begins at the
+newest message, and has committed nothing of the topic yet. On a busy machine a second was too short. No lookup runs longer."""
 
 
 class Waiting:
@@ -172,17 +175,21 @@ class WaitingPartitions:
             )
         return taken
 
-    def last(self, partitions: Iterable[TopicPartition]) -> Taken:
+    def last(self, partitions: Iterable[TopicPartition], *, newest: bool) -> Taken:
         """Wait, for a second at most, for lookups of partitions that are being revoked; take out those that were found.
 
         Args:
             partitions: those that are being revoked.
+            newest: the group begins at the newest message; partitions of topics that are new to it are waited for longer.
         """
-        deadline = time.monotonic() + _LAST_LOOKUP
         left = {each for each in partitions if each in self._waiting and not self._waiting[each].again}
+        started = time.monotonic()
         found: Taken = []
         self.look_up()
-        while left & self._waiting.keys() and self._lookups.running and time.monotonic() < deadline:
+        while self._lookups.running and (unknown := left & self._waiting.keys()):
+            matters = newest and any(not self._waiting[each].attempt.established for each in unknown)
+            if time.monotonic() >= started + (_FIRST_LOOKUP if matters else _LAST_LOOKUP):
+                break
             with self._arrival:
                 if not self._arrived:
                     self._arrival.wait(_LAST_LOOKUP_POLL)
