@@ -16,6 +16,7 @@ from confluent_kafka.admin import NewPartitions, NewTopic
 from pixy.kafka import settings
 from pixy.kafka.brokers import Brokers
 from pixy.kafka.partition_logs import FirstAttempt, PartitionLogs
+from pixy.membership.kafka.start_lookups import StartLookups
 from pixy.wire.client import GroupClient
 from tests.integration.restv1.consumers import Instance
 from tests.integration.restv1.test_consumer_partitions import hold_look_ups, read
@@ -322,11 +323,19 @@ async def test_partitions_added_while_an_established_group_is_away_begin_at_thei
         assert len(found) == 6
 
 
+@pytest.mark.parametrize("slow", [0.0, 2.0], ids=["at once", "slowly"])
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 async def test_a_group_new_to_a_topic_begins_at_the_newest_message_of_all_partitions(
-    kafka: Cluster, name: str, protocol: str
+    kafka: Cluster, name: str, protocol: str, slow: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two daemons join at the same time: each finds offsets that the other has just committed."""
+    """Two daemons join at the same time: each finds offsets that the other has just committed. On a busy machine they look slowly."""
+    find = StartLookups._find
+
+    def late(*args: Any) -> None:
+        time.sleep(slow)
+        find(*args)
+
+    monkeypatch.setattr(StartLookups, "_find", late)
     kafka.create_topic(name, 6)
     for partition in range(6):
         await asyncio.to_thread(write, kafka, name, 3, partition)
@@ -339,7 +348,7 @@ async def test_a_group_new_to_a_topic_begins_at_the_newest_message_of_all_partit
             with pytest.raises(grpc.RpcError):
                 await daemon.consume(name, name, auto_ack=True)
 
-        for _ in range(3):
+        for _ in range(3 + int(4 * slow)):
             await asyncio.gather(ask(one), ask(two))
     for partition in range(6):
         assert await committed(kafka, name, name, partition) == 3
