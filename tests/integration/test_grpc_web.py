@@ -9,6 +9,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from pixy.proto import kafkapixy_pb2 as pb
 from tests.integration.answers import running
@@ -19,6 +20,7 @@ pytestmark = pytest.mark.slow
 CONFIG = """\
 grpc_addr: 127.0.0.1:0
 tcp_addr: 127.0.0.1:0
+admin_addr: 127.0.0.1:0
 server: {front: envoy}
 """
 _TRAILERS = 0x80
@@ -79,3 +81,35 @@ async def test_a_browser_calls_over_http_1(tmp_path: Path) -> None:
             frames = frames_of(body)
             said = trailers_of(frames[-1][1]) if frames else {k.lower(): v for k, v in headers.items()}
             assert (status, said["grpc-status"]) == (200, "3"), (said, body)
+
+
+async def test_pages_of_others_and_paths_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    message = pb.ProdRq(topic="web", message=b"x").SerializeToString()
+    framed = struct.pack(">BI", 0, len(message)) + message
+    async with running(tmp_path, CONFIG, "--sandbox") as daemon:
+        await daemon.serves()
+        url = f"http://{daemon.address('grpc')}/KafkaPixy/Produce"
+        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as http:
+
+            async def called(**headers: str) -> tuple[int, str]:
+                sent = {each.replace("_", "-"): value for each, value in headers.items()}
+                async with http.post(url, data=framed, headers=sent) as answer:
+                    body = await answer.read()
+                    frames = frames_of(body) if answer.status == 200 else []
+                    said = trailers_of(frames[-1][1]) if frames else {}
+                    return answer.status, said.get("grpc-status") or answer.headers.get("grpc-status", "")
+
+            web = "application/grpc-web+proto"
+            assert await called(Content_Type=web) == (200, "0")
+            assert (await called(Content_Type="text/plain"))[0] == 415
+            assert await called(Content_Type=web, Origin="https://evil.example") == (200, "7")
+            assert await called(Content_Type=web, Sec_Fetch_Site="cross-site") == (200, "7")
+            evil = {"Host": "evil.example", "Origin": "http://evil.example"}
+            assert await called(Content_Type=web, **evil) == (200, "7")
+            for name in ("rest", "grpc"):
+                for path in ("/%ff", "/topics/%C3", "/a%ED%A0%80", "/%zz"):
+                    refused = URL(f"http://{daemon.address(name)}{path}", encoded=True)
+                    async with http.get(refused) as answer:
+                        assert answer.status == 403, path
+            async with http.get(URL(f"http://{daemon.address('rest')}/caf%C3%A9", encoded=True)) as answer:
+                assert answer.status == 404

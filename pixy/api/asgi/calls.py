@@ -12,6 +12,7 @@ import grpc
 
 from pixy.api.asgi.context import Aborted, AsgiContext
 from pixy.api.asgi.types import Receive, Scope, Send
+from pixy.api.edge.edge import Edge
 from pixy.api.grpc.access import UnknownMethods
 from pixy.api.grpc.health import NAME as HEALTH
 
@@ -19,6 +20,15 @@ logger = logging.getLogger("pixy.api")
 
 _CONFIRMED: Final = frozenset({"/KafkaPixy/ConsumeNAck"})
 """Methods whose answer holds a message that is given back unless the answer was taken."""
+
+_CHECKED: Final = {
+    b"content-type": "Content-Type",
+    b"host": "Host",
+    b"origin": "Origin",
+    b"sec-fetch-site": "Sec-Fetch-Site",
+}
+_GRPC: Final = b"application/grpc"
+_NO_CALL: Final = b"a gRPC call has the Content-Type application/grpc\n"
 
 _ONE_MESSAGE: Final = frozenset({f"/{HEALTH}/Watch"})
 """Methods that answer one message with a stream."""
@@ -31,10 +41,12 @@ class Calls:
 
     Args:
         most: bytes of the largest message.
+        edge: refuses what web pages of somebody else send: unlike gRPC's core, the hosting server takes HTTP/1.1 and any Content-Type.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, edge: Edge) -> None:
         self._most = most
+        self._edge = edge
         self._generic: list[Any] = []
         self._known: dict[str, Any] = {}
         """Handlers by path (``/KafkaPixy/Produce``), of methods that were called."""
@@ -44,6 +56,13 @@ class Calls:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request of ASGI that is a call."""
+        sent = {_CHECKED[name]: value for name, value in scope["headers"] if name in _CHECKED}
+        # A page may send other types without permission by CORS.
+        if not sent.get("Content-Type", b"").startswith(_GRPC):
+            await send({"type": "http.response.start", "status": 415, "headers": []})
+            await send({"type": "http.response.body", "body": _NO_CALL})
+            return
+        problem = self._problem(scope, sent) if "Origin" in sent or "Sec-Fetch-Site" in sent else ""
         handler = self._known.get(scope["path"]) or self._find(scope["path"])
         single = handler.stream_unary is not None or scope["path"] in _ONE_MESSAGE
         context = AsgiContext(scope, receive, send, self._most, handler.response_serializer, single=single)
@@ -51,7 +70,7 @@ class Calls:
         assert task is not None
         self._tasks.add(task)
         try:
-            await self._run(handler, context, scope["path"] in _CONFIRMED)
+            await self._run(_Refused(problem) if problem else handler, context, scope["path"] in _CONFIRMED)
         except asyncio.CancelledError:
             if context.gone:
                 task.uncancel()
@@ -65,6 +84,13 @@ class Calls:
         finally:
             self._tasks.discard(task)
             context.end()
+
+    def _problem(self, scope: Scope, sent: Mapping[str, bytes]) -> str:
+        headers = {name: value.decode("latin-1") for name, value in sent.items()}
+        problem = self._edge.browsers.problem_of_call(scope["method"], scope["path"], headers)
+        if problem:
+            self._edge.refusals.count(f"requests are refused, such as this: {problem}", "browsers")
+        return problem
 
     async def _run(self, handler: Any, context: AsgiContext, confirmed: bool) -> None:
         try:
@@ -139,6 +165,18 @@ async def _refuse(_requests: Any, context: Any) -> None:
 
 
 _UNKNOWN: Final = grpc.stream_stream_rpc_method_handler(_refuse)
+
+
+class _Refused:
+    """Refuses a call of a web page."""
+
+    stream_unary = None
+
+    def __init__(self, problem: str) -> None:
+        self._problem = problem
+
+    async def stream_stream(self, _requests: Any, context: Any) -> None:
+        await context.abort(grpc.StatusCode.PERMISSION_DENIED, self._problem)
 
 
 class _Details:

@@ -123,7 +123,7 @@ class HostedGrpc(GrpcServer):
     def __init__(self, engine: Engine, address: str, edge: Edge, front: Front) -> None:
         super().__init__(engine, address, edge)
         self._front = front
-        self._calls = Calls(largest_message(engine.config))
+        self._calls = Calls(largest_message(engine.config), edge)
 
     async def bind(self) -> str:
         """See :class:`pixy.api.listener.Listener`."""

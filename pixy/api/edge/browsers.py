@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -59,12 +59,30 @@ class Browsers:
         headers = request.headers
         host = headers.get("Host", "")
         if checks_host and host not in self._seen and not self._is_allowed(host):
-            return f"the host {host[:255]!r} is not a name of this daemon; add it to `allowed_hosts` if it is one"
+            return _unknown(host)
         origin = headers.get("Origin")
         site = headers.get("Sec-Fetch-Site")
         if origin is None and site is None:
             return ""
         return self._foreign(request.method, path, host, origin, site)
+
+    def problem_of_call(self, method: str, path: str, headers: Mapping[str, str]) -> str:
+        """Say why a gRPC call of a web page is refused; empty if it is not, or no browser has sent it.
+
+        Programs may call the daemon by any name: gRPC does not check it, and they name no page.
+
+        Args:
+            method: of HTTP.
+            path: of the call.
+            headers: ``Host``, ``Origin`` and ``Sec-Fetch-Site``, those that there are.
+        """
+        origin, site = headers.get("Origin"), headers.get("Sec-Fetch-Site")
+        if origin is None and site is None:
+            return ""
+        host = headers.get("Host", "")
+        if host not in self._seen and not self._is_allowed(host):
+            return _unknown(host)
+        return self._foreign(method, path, host, origin, site)
 
     def _foreign(self, method: str, path: str, host: str, origin: str | None, site: str | None) -> str:
         if method == "OPTIONS" or path in _HARMLESS or site == "same-origin":
@@ -88,6 +106,10 @@ class Browsers:
         if len(self._seen) < _KNOWN and len(host) <= _LONGEST:
             self._seen.add(host)
         return True
+
+
+def _unknown(host: str) -> str:
+    return f"the host {host[:255]!r} is not a name of this daemon; add it to `allowed_hosts` if it is one"
 
 
 def _lower(names: Iterable[str]) -> frozenset[str]:

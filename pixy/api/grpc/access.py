@@ -65,9 +65,8 @@ def metered(meter: Meter, listener: str, method: str, handler: Any) -> Any:
             ended = True
             return found
         finally:
-            trace = next(
-                (each.value for each in context.invocation_metadata() or () if each.key == "traceparent"), ""
-            )
+            sent = context.invocation_metadata() or ()  # pairs; over ASGI without names
+            trace = next((value for name, value in sent if name == "traceparent"), "")
             status = _status(context.code(), ended)
             meter.note(listener, method, status, began, trace if isinstance(trace, str) else "")
 

@@ -121,12 +121,46 @@ def _connection_manager(app: App, module: str) -> dict[str, Any]:
         "set_current_client_cert_details": {"cert": True},
         "route_config": {"virtual_hosts": [{"name": "pixy", "domains": ["*"]}]},
         "http_filters": [
+            _readable_paths(),
             {
                 "name": "envoy.filters.http.grpc_web",
                 "typed_config": {"@type": _TYPES + "filters.http.grpc_web.v3.GrpcWeb"},
             },
             _application(module),
         ],
+    }
+
+
+_TAIL: Final = "%[89ABab][0-9A-Fa-f]"
+_READABLE: Final = "|".join(
+    (
+        "[\\x00-$&-\\x7f]",
+        "%[0-7][0-9A-Fa-f]",
+        f"%([Cc][2-9A-Fa-f]|[Dd][0-9A-Fa-f]){_TAIL}",
+        f"%[Ee](0%[ABab][0-9A-Fa-f]|[Dd]%[89][0-9A-Fa-f]|[1-9A-CEFa-cef]{_TAIL}){_TAIL}",
+        f"%[Ff](0%[9ABab][0-9A-Fa-f]|4%8[0-9A-Fa-f]|[1-3]{_TAIL}){_TAIL}{_TAIL}",
+    )
+)
+"""Paths that are UTF-8 once their percent-encoded bytes are decoded (RFC 3629, section 4)."""
+
+
+def _readable_paths() -> dict[str, Any]:
+    """Refuse other paths with 403: pyvoy fails on them, and the request would never be answered."""
+    matches = {"url_path": {"path": {"safe_regex": {"regex": f"({_READABLE})*"}}}}
+    return {
+        "name": "envoy.filters.http.rbac",
+        "typed_config": {
+            "@type": _TYPES + "filters.http.rbac.v3.RBAC",
+            "rules": {
+                "action": "DENY",
+                "policies": {
+                    "path is not UTF-8": {
+                        "permissions": [{"not_rule": matches}],
+                        "principals": [{"any": True}],
+                    }
+                },
+            },
+        },
     }
 
 

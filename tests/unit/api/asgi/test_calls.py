@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import gzip
 from collections.abc import AsyncIterator
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import grpc
 import pytest
 
 from pixy.api.asgi.calls import Calls
 from pixy.api.asgi.frames import framed
+from pixy.api.edge.browsers import Browsers
+from pixy.api.edge.edge import Edge
 from pixy.api.grpc.gate import Gate
+from pixy.config.model import App
 from tests.unit.api.asgi.fake import Exchange
 
 MOST = 1000
+CALL = ((b"content-type", b"application/grpc+proto"),)
 
 
 class Service:
@@ -24,6 +29,10 @@ class Service:
     def __init__(self) -> None:
         self.ended: list[Any] = []
         self.waits = asyncio.Event()
+        self.problems: list[str] = []
+
+    def refused(self, text: str, _kind: str) -> None:
+        self.problems.append(text)
 
     async def echo(self, _requests: Any, context: Any) -> bytes:
         context.add_done_callback(lambda each: self.ended.append((each.done(), each.code())))
@@ -47,7 +56,8 @@ class Service:
             yield b"<" + raw + b">"
 
     def calls(self) -> Calls:
-        made = Calls(MOST)
+        edge = SimpleNamespace(browsers=Browsers(App()), refusals=SimpleNamespace(count=self.refused))
+        made = Calls(MOST, cast(Edge, edge))
         unary, both = grpc.stream_unary_rpc_method_handler, grpc.stream_stream_rpc_method_handler
         methods = {
             "Echo": unary(self.echo),
@@ -65,7 +75,7 @@ def service() -> Service:
 
 
 async def called(service: Service, method: str, *parts: bytes, encoding: bytes = b"") -> Any:
-    headers = ((b"grpc-encoding", encoding),) if encoding else ()
+    headers = (*CALL, (b"grpc-encoding", encoding)) if encoding else CALL
     exchange = Exchange(f"/S/{method}", headers)
     for at, part in enumerate(parts, 1):
         exchange.body(part, more=at < len(parts))
@@ -126,7 +136,7 @@ async def test_a_status_has_its_text_and_trailing_metadata(service: Service) -> 
 
 
 async def test_a_stream_answers_each_message_before_the_next_one_comes(service: Service) -> None:
-    exchange = Exchange("/S/Stream")
+    exchange = Exchange("/S/Stream", CALL)
     serving = exchange.serve(service.calls())
     for each in (b"a", b"b"):
         exchange.body(framed(each), more=True)
@@ -143,7 +153,7 @@ async def test_a_stream_answers_each_message_before_the_next_one_comes(service: 
 
 
 async def test_a_call_whose_client_goes_is_cancelled(service: Service) -> None:
-    exchange = Exchange("/S/Wait")
+    exchange = Exchange("/S/Wait", CALL)
     serving = exchange.serve(service.calls())
     exchange.body(framed(b"x"))
     await service.waits.wait()
@@ -154,7 +164,7 @@ async def test_a_call_whose_client_goes_is_cancelled(service: Service) -> None:
 
 
 async def test_a_client_that_has_gone_gets_no_answer(service: Service) -> None:
-    exchange = Exchange("/S/Echo")
+    exchange = Exchange("/S/Echo", CALL)
     serving = exchange.serve(service.calls())
     await asyncio.sleep(0)
     exchange.gone = True
@@ -165,7 +175,7 @@ async def test_a_client_that_has_gone_gets_no_answer(service: Service) -> None:
 
 async def test_calls_that_last_are_ended_with_the_listener(service: Service) -> None:
     calls = service.calls()
-    exchange = Exchange("/S/Wait")
+    exchange = Exchange("/S/Wait", CALL)
     serving = exchange.serve(calls)
     exchange.body(framed(b"x"))
     await service.waits.wait()
@@ -173,7 +183,7 @@ async def test_calls_that_last_are_ended_with_the_listener(service: Service) -> 
     await serving
     *_, trailers = exchange.answer()
     assert trailers == {b"grpc-status": b"14", b"grpc-message": b"the server is stopping"}
-    late = Exchange("/S/Echo")
+    late = Exchange("/S/Echo", CALL)
     late.body(framed(b"x"))
     await late.serve(calls)
     assert late.answer()[3][b"grpc-status"] == b"14"
@@ -189,3 +199,36 @@ def test_the_context_has_what_the_gate_uses() -> None:
     source = inspect.getsource(inspect.getmodule(Gate))  # type: ignore[arg-type]
     used = set(re.findall(r"\bcontext\.(\w+)\(", source))
     assert used <= set(dir(AsgiContext)), used
+
+
+@pytest.mark.parametrize("kind", [b"text/plain", b"application/json", b"", None])
+async def test_what_a_page_may_send_without_permission_is_no_call(
+    service: Service, kind: bytes | None
+) -> None:
+    exchange = Exchange("/S/Echo", () if kind is None else ((b"content-type", kind),))
+    exchange.body(framed(b"x"))
+    await exchange.serve(service.calls())
+    assert exchange.answer()[0] == 415 and not service.ended
+
+
+@pytest.mark.parametrize(
+    ("headers", "refused"),
+    [
+        ({}, False),
+        ({b"host": b"evil.example"}, False),  # a program may know the daemon by any name
+        ({b"host": b"localhost:80", b"origin": b"http://localhost:80"}, False),
+        ({b"host": b"localhost:80", b"origin": b"https://evil.example"}, True),
+        ({b"host": b"localhost:80", b"sec-fetch-site": b"cross-site"}, True),
+        ({b"host": b"evil.example", b"origin": b"http://evil.example"}, True),
+        ({b"host": b"evil.example", b"sec-fetch-site": b"same-origin"}, True),
+    ],
+)
+async def test_calls_of_foreign_pages_are_refused(
+    service: Service, headers: dict[bytes, bytes], refused: bool
+) -> None:
+    exchange = Exchange("/S/Echo", (*CALL, *headers.items()))
+    exchange.body(framed(b"x"))
+    await exchange.serve(service.calls())
+    trailers = exchange.answer()[3]
+    assert trailers[b"grpc-status"] == (b"7" if refused else b"0")
+    assert len(service.problems) == refused and len(service.ended) == (not refused)

@@ -612,7 +612,7 @@ async def test_a_beginning_that_follows_from_a_committed_offset_is_left_to_the_n
     case.step("assign", FULL, OTHER)
     await case.until(("assign", []))
     partitions = case.session._partitions
-    monkeypatch.setattr(partitions._waiting, "last", lambda _wanted, newest: [(OTHER, Waiting(1), expired)])
+    monkeypatch.setattr(partitions._waiting, "last", lambda _wanted, **_: [(OTHER, Waiting(1), expired)])
     case.step("revoke", OTHER)
     case.session.release(await case.event(Revoked), ())
     await case.until(("unassign", []))
