@@ -80,6 +80,8 @@ def certificate_notes(app: model.App) -> list[str]:
     tls, auth = app.tls, app.auth
     if not (app.grpc_addr and tls.client_ca_path and tls.client_certificates == "optional"):
         return []
+    if app.server.front == "envoy":
+        return []  # it can ask without requiring one
     text = (
         "tls.client_certificates: optional has no effect on gRPC: grpcio can require a certificate or not ask for one. "
         "gRPC asks nobody for a certificate"
