@@ -383,7 +383,8 @@ class TestCommands:
         assert note.startswith("note: tls.client_certificates: optional has no effect on gRPC")
         assert note.endswith("every gRPC call is refused")
         text = Path("p.yaml").read_text()
-        for other in (text.replace("optional", "required"), text + "grpc_addr: ''\n"):
+        without_grpc, hosted = text + "grpc_addr: ''\n", text + "server: {front: envoy}\n"
+        for other in (text.replace("optional", "required"), without_grpc, hosted):
             Path("p.yaml").write_text(other)
             assert config_commands.main(["check", "--config", "p.yaml"]) == 0
             assert "note:" not in capsys.readouterr().out
