@@ -17,6 +17,7 @@ from actors._core.crash_reports import report
 from actors._core.envelope import Outcome
 from actors._core.interruption import as_failure, interrupted, of_program
 from actors._core.lifecycle import STOPPED
+from actors._core.owing import owe
 from actors._errors import StashFull, TooManyTasks
 from actors._future import Future
 from actors._messages import OfLife, ReceiveTimeout, Restored, Terminated
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from actors._core.envelope import Envelope
 
 PRIORITY = "priority"
-
-OWED_PURGE = 256
-"""Settled replies leave the dict of owed ones when it has this many entries, or a larger power of two."""
 
 IDLE = ReceiveTimeout()
 
@@ -43,11 +41,7 @@ def take_reply(cell: Cell) -> Future[Any]:
     reply.target = None
     if cell.owed is None:
         cell.owed = {}
-    owed = cell.owed
-    owed[reply] = None
-    if len(owed) >= OWED_PURGE and len(owed) & (len(owed) - 1) == 0:
-        # Only at powers of two, so that the cost per reply is constant.
-        cell.owed = {future: None for future in owed if not future.done()}
+    owe(cell.owed, reply)
     return reply
 
 

@@ -164,7 +164,7 @@ class Cell:
     watching: dict[ActorRef[Any], None] | None = field(init=False, default=None)
     watchers: dict[Cell, None] | None = field(init=False, default=None)
     owed: dict[Future[Any], None] | None = field(init=False, default=None)
-    """Replies that the actor has taken over."""
+    """Replies that the actor has taken over and that are not settled."""
     tasks: dict[asyncio.Task[Any], None] | None = field(init=False, default=None)
     handed: list[Coroutine[Any, Any, Any]] | None = field(init=False, default=None)
     """Tasks on their way to the loop: from a constructor in another thread, or from the actor's own."""
