@@ -17,7 +17,7 @@ from actors._core.crash_reports import report
 from actors._core.envelope import Outcome
 from actors._core.interruption import as_failure, interrupted, of_program
 from actors._core.lifecycle import STOPPED
-from actors._core.owing import owe
+from actors._core.owing import Unowed, owe
 from actors._errors import StashFull, TooManyTasks
 from actors._future import Future
 from actors._messages import OfLife, ReceiveTimeout, Restored, Terminated
@@ -36,7 +36,7 @@ def take_reply(cell: Cell) -> Future[Any]:
     """See :meth:`actors.Actor.take_reply`."""
     reply = cell.reply
     if reply is None or not reply.wanted:
-        return Future()
+        return Unowed()
     cell.reply = None
     reply.target = None
     if cell.owed is None:

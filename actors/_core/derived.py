@@ -141,7 +141,9 @@ async def compute(future: Future[Any], token: object = None) -> None:
             raise
         except BaseException as error:
             # What is no Exception is the outcome if it comes from a source, else it hits the awaiting task.
-            if not isinstance(error, Exception) and not any(failed_with(each, error) for each in first._sources):
+            if not isinstance(error, Exception) and not any(
+                failed_with(each, error) for each in first._sources
+            ):
                 raise
             failure = error
         for each in reversed(chain):

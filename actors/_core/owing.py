@@ -1,4 +1,4 @@
-"""Replies that handlers have taken over: kept until they are settled, and no longer, as they have their values then."""
+"""Replies that handlers take over: kept until they are settled, and no longer, as they have their values then."""
 
 from __future__ import annotations
 
@@ -6,6 +6,23 @@ from typing import Any, cast
 
 from actors._core.promise import PENDING, Callback
 from actors._future import Future
+
+
+class Unowed(Future[Any]):
+    """What ``take_reply`` returns where nobody waits: for a tell, or when the reply has been taken already.
+
+    It can be forwarded, awaited and settled as any other; settling says whether somebody awaits it.
+    """
+
+    def try_set(self, value: Any) -> bool:
+        """Set the value, unless the future is settled; tell whether somebody waited for it."""
+        waited = self.is_awaited()
+        return super().try_set(value) and waited
+
+    def try_fail(self, error: BaseException) -> bool:
+        """Set an exception, unless the future is settled; tell whether somebody waited for it."""
+        waited = self.is_awaited()
+        return super().try_fail(error) and waited
 
 
 class _Forgets:
