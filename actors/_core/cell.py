@@ -85,7 +85,8 @@ class Cell:
     path: str = field(init=False)
     ref: ActorRef[Any] = field(init=False)
     context: contextvars.Context = field(init=False)
-    """The context of the actor's constructor and hooks, with the spawner's variables."""
+    """The context of this life's constructor and hooks, with the spawner's variables."""
+    born: contextvars.Context | None = field(init=False, default=None)  # see lifecycle.create()
     own: contextvars.Context = field(init=False)
     """The context that the hooks run in: ``context``, or a thread's copy of it."""
     handling: contextvars.Context | None = field(init=False, default=None)
@@ -96,8 +97,7 @@ class Cell:
     """The context of the coroutine handler, unless it is ``handling``."""
     pykka_like: bool = field(init=False, default=False)
     """Whether pykka's ``Actor.start`` made it."""
-    registered: bool = field(init=False, default=False)
-    """Whether it is in pykka's registry."""
+    registered: bool = field(init=False, default=False)  # in pykka's registry
     _urn: str | None = field(init=False, default=None)
 
     # The system's, at hand for the hot loop.
