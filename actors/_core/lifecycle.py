@@ -96,7 +96,7 @@ def hook_timeout(cell: Cell) -> float:
 
 def create(cell: Cell) -> None:
     """Construct the actor's instance. The constructor's exception goes to the caller."""
-    if cell.actor is None and len(cell.context) > 1:
+    if cell.born is None and len(cell.context) > 1:
         cell.born = cell.context.copy()  # the spawner's variables, for each later life
     cell.context.run(_construct, cell)
 
