@@ -14,6 +14,7 @@ from actors._checks import function
 from actors._core.begun import begun
 from actors._core.context import origin
 from actors._core.crash_reports import report
+from actors._core.derived import failed_with
 from actors._core.envelope import Outcome
 from actors._core.interruption import as_failure, interrupted, of_program
 from actors._core.lifecycle import STOPPED
@@ -148,7 +149,10 @@ def pipe(cell: Cell, work: Awaitable[Any], outcome: Callable[[Any, BaseException
                 return
             awaited = True
             value = await work
-        except Exception as error:
+        except BaseException as error:
+            # What is no Exception hits this task, unless it is the error of what was awaited: another actor's failure.
+            if not isinstance(error, Exception) and not _is_outcome(work, error):
+                raise
             message = outcome(None, error)
         else:
             message = outcome(value, None)
@@ -160,6 +164,15 @@ def pipe(cell: Cell, work: Awaitable[Any], outcome: Callable[[Any, BaseException
     coroutine = piping()
     coroutine.send(None)
     cell.start_task(coroutine, lambda error: _deliver_outcome(cell, life, outcome(None, error)))
+
+
+def _is_outcome(work: Awaitable[Any], error: BaseException) -> bool:
+    """Tell whether ``error`` is that of a future which was awaited; a cancellation may be this task's own."""
+    if isinstance(error, asyncio.CancelledError):
+        return False
+    if isinstance(work, asyncio.Future):
+        return work.done() and not work.cancelled() and work.exception() is error
+    return failed_with(work, error)
 
 
 def _deliver_outcome(cell: Cell, life: Actor, message: Any) -> None:
