@@ -7,7 +7,7 @@ from pykka import ActorDeadError, ActorRegistry, Timeout, get_all, traversable
 
 from actors._actor import Actor
 from actors._core.inspection import PendingAsk
-from actors._core.instruments import Instrument
+from actors._core.instruments import HELD, Instrument
 from actors._core.mailbox import ControlMessage
 from actors._core.stats import ActorStatistics, Histogram, MailboxStatistics
 from actors._dispatch import handles
@@ -76,6 +76,7 @@ __all__ = [
     "DROP_OLD",
     "ESCALATE",
     "FAIL",
+    "HELD",
     "STOP_ON_FAILURE",
     "Actor",
     "ActorDeadError",

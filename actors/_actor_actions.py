@@ -67,8 +67,8 @@ class ActorActions(pykka.Actor):
         """Take over the reply to the current message, to settle it after the handler has returned.
 
         Settle it with ``try_set`` or ``try_fail``: they tell whether somebody still waits. If this
-        actor stops or fails first, the asker gets ``ActorDeadError``. The reply to a tell is a future
-        that nobody waits for.
+        actor stops or fails first, the asker gets ``ActorDeadError``. The reply to a tell, or one that has
+        been taken already, is a future that nobody waits for: they say False.
 
         Args:
             request: the current message, so that a type checker knows the future's type; not used

@@ -29,7 +29,7 @@ class SpawnRefused(ActorDeadError):
 
 
 class MailboxFull(ActorError):
-    """The actor's mailbox is at its bound: the message was refused, or dropped later."""
+    """The actor's mailbox is at its bound: the message was refused, or dropped later. Or an instrument has dropped it."""
 
 
 class StashFull(ActorError):

@@ -61,7 +61,7 @@ class ActorSystem(SystemView):
     """A tree of actors on the event loop that is running when the system is made.
 
     ``async with ActorSystem() as system: ref = system.spawn(MyActor)`` stops all actors at the end,
-    youngest first. ``failure`` is done when a top-level actor has given up.
+    youngest first. ``failure`` is done when a top-level actor has given up; the first spawn after a stop makes a new one.
 
     Args:
         name: names the system in logs and errors.
@@ -136,6 +136,7 @@ class ActorSystem(SystemView):
         self.registered = registered
         self.events = EventStream()
         self.failure: asyncio.Future[Escalated] = self.loop.create_future()
+        self._past: asyncio.Future[Escalated] | None = None  # ``failure``, if a stop has ended its life
         self._names = itertools.count(1)
         self.children_history: RestartHistory | None = None
         """The failures of top-level actors that are restarted together."""
@@ -294,6 +295,8 @@ class ActorSystem(SystemView):
                 where = cell.parent.path if cell.parent is not None else self.name
                 raise ValueError(f"{where} has an actor named {name!r} already")
             siblings[name] = cell
+            if cell.parent is None and self.failure is self._past:
+                self.failure = self.loop.create_future()
         try:
             lifecycle.create(cell)
         except BaseException:
@@ -346,6 +349,7 @@ class ActorSystem(SystemView):
             with self._add_lock:
                 self._stops -= 1
             self.unheard.flush()
+        self._past = self.failure if self.failure.done() else None
         return StopReport(tuple(self._abandoned))
 
     def abandon(self, cell: Cell) -> None:

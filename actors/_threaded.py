@@ -47,7 +47,7 @@ class Worker:
     Args:
         name: the thread's.
         daemon: whether the program may end while the thread runs.
-        context: where the jobs run.
+        context: where the jobs run, as far as they enter none themselves.
     """
 
     __slots__ = ("_jobs", "thread")
@@ -91,12 +91,13 @@ class ThreadedCell(Cell):
 
     def _thread(self) -> Worker:
         """The thread, which begins at its first use. Raises what ``threading.Thread.start`` does."""
+        if self.own is self.context:
+            # A copy in each life: two threads cannot be in one context, and the loop runs tasks in ours.
+            self.own = self.context.copy()
         if self._worker is None:
             actor_class: Any = self.actor_class
-            # A copy: two threads cannot be in one context, and the loop runs tasks in ours.
-            self.own = self.context.copy()
             self._worker = Worker(
-                f"{actor_class.__name__}-{next(_numbers)}", actor_class.use_daemon_thread, self.own
+                f"{actor_class.__name__}-{next(_numbers)}", actor_class.use_daemon_thread, self.own.copy()
             )
         return self._worker
 
@@ -192,7 +193,7 @@ class ThreadedCell(Cell):
     ) -> None:
         error: BaseException | None = None
         try:
-            result = hook(*args)
+            result = self.own.run(hook, *args)
             if type(result) is CoroutineType:
                 error = _no_coroutine(result)
         except BaseException as failure:

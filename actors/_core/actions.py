@@ -14,9 +14,11 @@ from actors._checks import function
 from actors._core.begun import begun
 from actors._core.context import origin
 from actors._core.crash_reports import report
+from actors._core.derived import failed_with
 from actors._core.envelope import Outcome
 from actors._core.interruption import as_failure, interrupted, of_program
 from actors._core.lifecycle import STOPPED
+from actors._core.owing import Unowed, owe
 from actors._errors import StashFull, TooManyTasks
 from actors._future import Future
 from actors._messages import OfLife, ReceiveTimeout, Restored, Terminated
@@ -28,9 +30,6 @@ if TYPE_CHECKING:
 
 PRIORITY = "priority"
 
-OWED_PURGE = 256
-"""Settled replies leave the dict of owed ones when it has this many entries, or a larger power of two."""
-
 IDLE = ReceiveTimeout()
 
 
@@ -38,16 +37,12 @@ def take_reply(cell: Cell) -> Future[Any]:
     """See :meth:`actors.Actor.take_reply`."""
     reply = cell.reply
     if reply is None or not reply.wanted:
-        return Future()
+        return Unowed()
     cell.reply = None
     reply.target = None
     if cell.owed is None:
         cell.owed = {}
-    owed = cell.owed
-    owed[reply] = None
-    if len(owed) >= OWED_PURGE and len(owed) & (len(owed) - 1) == 0:
-        # Only at powers of two, so that the cost per reply is constant.
-        cell.owed = {future: None for future in owed if not future.done()}
+    owe(cell.owed, reply)
     return reply
 
 
@@ -154,7 +149,10 @@ def pipe(cell: Cell, work: Awaitable[Any], outcome: Callable[[Any, BaseException
                 return
             awaited = True
             value = await work
-        except Exception as error:
+        except BaseException as error:
+            # What is no Exception hits this task, unless it is the error of what was awaited: another actor's failure.
+            if not isinstance(error, Exception) and not _is_outcome(work, error):
+                raise
             message = outcome(None, error)
         else:
             message = outcome(value, None)
@@ -166,6 +164,15 @@ def pipe(cell: Cell, work: Awaitable[Any], outcome: Callable[[Any, BaseException
     coroutine = piping()
     coroutine.send(None)
     cell.start_task(coroutine, lambda error: _deliver_outcome(cell, life, outcome(None, error)))
+
+
+def _is_outcome(work: Awaitable[Any], error: BaseException) -> bool:
+    """Tell whether ``error`` is that of a future which was awaited; a cancellation may be this task's own."""
+    if isinstance(error, asyncio.CancelledError):
+        return False
+    if isinstance(work, asyncio.Future):
+        return work.done() and not work.cancelled() and work.exception() is error
+    return failed_with(work, error)
 
 
 def _deliver_outcome(cell: Cell, life: Actor, message: Any) -> None:

@@ -85,7 +85,8 @@ class Cell:
     path: str = field(init=False)
     ref: ActorRef[Any] = field(init=False)
     context: contextvars.Context = field(init=False)
-    """The context of the actor's constructor and hooks, with the spawner's variables."""
+    """The context of this life's constructor and hooks, with the spawner's variables."""
+    born: contextvars.Context | None = field(init=False, default=None)  # see lifecycle.create()
     own: contextvars.Context = field(init=False)
     """The context that the hooks run in: ``context``, or a thread's copy of it."""
     handling: contextvars.Context | None = field(init=False, default=None)
@@ -96,8 +97,7 @@ class Cell:
     """The context of the coroutine handler, unless it is ``handling``."""
     pykka_like: bool = field(init=False, default=False)
     """Whether pykka's ``Actor.start`` made it."""
-    registered: bool = field(init=False, default=False)
-    """Whether it is in pykka's registry."""
+    registered: bool = field(init=False, default=False)  # in pykka's registry
     _urn: str | None = field(init=False, default=None)
 
     # The system's, at hand for the hot loop.
@@ -164,7 +164,7 @@ class Cell:
     watching: dict[ActorRef[Any], None] | None = field(init=False, default=None)
     watchers: dict[Cell, None] | None = field(init=False, default=None)
     owed: dict[Future[Any], None] | None = field(init=False, default=None)
-    """Replies that the actor has taken over."""
+    """Replies that the actor has taken over and that are not settled."""
     tasks: dict[asyncio.Task[Any], None] | None = field(init=False, default=None)
     handed: list[Coroutine[Any, Any, Any]] | None = field(init=False, default=None)
     """Tasks on their way to the loop: from a constructor in another thread, or from the actor's own."""

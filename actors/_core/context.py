@@ -1,6 +1,6 @@
 """Context variables: the actor whose code runs, and the program's own, which travel with messages.
 
-Each actor has a ``contextvars.Context`` of its own, a copy of its spawner's, for its constructor and hooks. A
+Each life of an actor has a ``contextvars.Context`` of its own, a copy of its spawner's, for constructor and hooks. A
 message carries a copy of its sender's, and its handler runs in that, so that what one handler sets is seen by no
 other. ``current`` tells in either whose code runs: finding the sender of a message takes one
 ``ContextVar.get``, and no set and reset around each handler (180 ns per message).

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pykka
 
+from actors._core.interruption import of_program
 from actors._core.promise import ERROR, PENDING, VALUE, Promise
 
 if TYPE_CHECKING:
@@ -138,10 +139,20 @@ async def compute(future: Future[Any], token: object = None) -> None:
                 if any(isinstance(source, Promise) and source.cancelled() for source in each._sources):
                     each.cancel()
             raise
-        except Exception as error:
+        except BaseException as error:
+            # What is no Exception is the outcome if it comes from a source, else it hits the awaiting task.
+            if not isinstance(error, Exception) and not any(
+                failed_with(each, error) for each in first._sources
+            ):
+                raise
             failure = error
         for each in reversed(chain):
             value, failure = _derive(each, value, failure)
+
+
+def failed_with(future: object, error: BaseException) -> bool:
+    """Tell whether a future has failed, and awaiting it has raised its error."""
+    return isinstance(future, Promise) and future.exception() is error
 
 
 def _derive(
@@ -158,7 +169,9 @@ def _derive(
         if failure is None and future._await_hook is not None:
             try:
                 value = future._compute_hook(value)
-            except Exception as error:
+            except BaseException as error:
+                if of_program(error):
+                    raise
                 failure = error
         if isinstance(failure, asyncio.CancelledError):
             future.cancel()

@@ -7,6 +7,7 @@ failure of the instrument, but a fault made on purpose: the handler fails with i
 
 from __future__ import annotations
 
+import enum
 import logging
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger("actors")
 
 
+class Held(enum.Enum):
+    """The class of :data:`HELD`."""
+
+    HELD = "held"
+
+
+HELD = Held.HELD
+"""What :meth:`Instrument.admit` returns for a message that the instrument keeps, and delivers or answers itself."""
+
+
 class Injected(Exception):
     """A fault that an instrument injects into the handling of a message."""
 
@@ -34,7 +45,7 @@ class Instrument:
     need not be the loop's.
     """
 
-    def admit(self, cell: Cell, envelope: Envelope, lane: str) -> bool:
+    def admit(self, cell: Cell, envelope: Envelope, lane: str) -> bool | Held:
         """Called before a message enters a mailbox.
 
         Args:
@@ -43,7 +54,8 @@ class Instrument:
             lane: ``normal`` or ``priority``.
 
         Returns:
-            False to take the message over (see ``Mailbox.deliver``).
+            False to drop the message: that is counted and published, and its asker gets ``MailboxFull``.
+            :data:`HELD` to take it over: ``cell.mailbox.deliver(envelope, lane)`` delivers it later.
         """
         return True
 
@@ -116,13 +128,18 @@ class Hooks:
             self._system_changed()
 
     def admits(self, cell: Cell, envelope: Envelope, lane: str) -> bool:
-        """Call ``admit`` of the instruments until one returns False; see :meth:`Instrument.admit`."""
+        """Call ``admit`` of the instruments until one keeps the message out, which is dropped then unless it is held."""
         for instrument, admit in self.admit:
             try:
-                if not admit(cell, envelope, lane):
-                    return False
+                admitted = admit(cell, envelope, lane)
             except BaseException as error:
                 self._failed(instrument, error)
+                continue
+            if admitted is HELD:
+                return False
+            if not admitted:
+                cell.mailbox.drop(envelope, "instrument", "an instrument has kept the message out")
+                return False
         return True
 
     def began(self, cell: Cell, envelope: Envelope) -> Injected | None:

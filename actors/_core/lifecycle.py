@@ -18,7 +18,7 @@ from pykka import ActorDeadError
 
 from actors._checks import one_of
 from actors._core.begun import task_of
-from actors._core.context import building, current
+from actors._core.context import bare, building
 from actors._core.interruption import as_failure, interrupted
 from actors._errors import ActorError, SpawnRefused
 from actors._events import ActorStarted
@@ -96,10 +96,9 @@ def hook_timeout(cell: Cell) -> float:
 
 def create(cell: Cell) -> None:
     """Construct the actor's instance. The constructor's exception goes to the caller."""
-    if current.get() is cell:  # a restart runs in the actor's context already
-        _construct(cell)
-    else:
-        cell.context.run(_construct, cell)
+    if cell.born is None and len(cell.context) > 1:
+        cell.born = cell.context.copy()  # the spawner's variables, for each later life
+    cell.context.run(_construct, cell)
 
 
 def _construct(cell: Cell) -> None:
@@ -252,6 +251,8 @@ def rebirth(cell: Cell, error: BaseException) -> None:
         error: the failure that ended the life before, for ``after_restart``.
     """
     cell.restart = cell.early = None
+    # Nothing that the life before has set: its context is left behind.
+    cell.context = cell.own = bare(cell) if cell.born is None else cell.born.copy()
     try:
         create(cell)
         cell.restarts += 1

@@ -368,17 +368,19 @@ class Mailbox:
         publish_dead_letter(self.cell, envelope)
         return self.cell.dead("not found")
 
-    def drop(self, envelope: Envelope, reason: str) -> None:
+    def drop(self, envelope: Envelope, reason: str, why: str | None = None) -> None:
         """Count and report a dropped message; its asker gets an error.
 
         Args:
             envelope: the message with its reply and sender.
             reason: for the event and the error.
+            why: the error's text behind the path; None says that the mailbox is full.
         """
         self.dropped += 1
         reply = envelope[1]
         if reply is not None:
-            reply.try_fail(MailboxFull(f"mailbox of {self.cell.path} is full: {reason}"))
+            path = self.cell.path
+            reply.try_fail(MailboxFull(f"{path}: {why}" if why else f"mailbox of {path} is full: {reason}"))
         publish_dropped(self.cell, envelope, reason)
 
     def never_dropped(self, envelope: Envelope) -> bool:

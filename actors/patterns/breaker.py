@@ -27,10 +27,13 @@ State = Literal["closed", "open", "half-open"]
 
 
 class CircuitOpen(ActorError):
-    """The breaker refused a call; ``retry_after`` is the number of seconds until it tries again, at least 0."""
+    """The breaker refused a call; ``retry_after`` is the number of seconds to wait before another one.
+
+    That is the rest of the pause; while a trial is under way, whose end nobody knows, it is the first pause.
+    """
 
     def __init__(self, retry_after: float) -> None:
-        super().__init__(f"the circuit is open: the next trial is in {retry_after:.3f} s")
+        super().__init__(f"the circuit is open: try again in {retry_after:.3f} s")
         self.retry_after = retry_after
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -133,7 +136,7 @@ class CircuitBreaker:
 
     def _admit(self) -> int:
         if self._state == "half-open":
-            raise CircuitOpen(0.0)  # its trial is under way
+            raise CircuitOpen(self.pause.first)  # its trial is under way, for nobody knows how long
         if self._state == "open":
             left = self._until - self._now()
             if left > 0:

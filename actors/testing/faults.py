@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from actors._core.instruments import Injected, Instrument
+from actors._core.instruments import HELD, Held, Injected, Instrument
 from actors._messages import ChildStopped, Terminated
 from actors.testing.invariants import sender_of
 
@@ -134,13 +134,13 @@ class Drop(Fault):
         super().__init__(*args, **selection)
         self.silent = silent
 
-    def admit(self, cell: Cell, envelope: Envelope, lane: str) -> bool:
+    def admit(self, cell: Cell, envelope: Envelope, lane: str) -> bool | Held:
         """See :class:`actors.Instrument`."""
         if not self.hit(cell, envelope):
             return True
         if not self.silent:
             cell.mailbox.drop(envelope, "fault")
-        return False
+        return HELD
 
 
 class Delay(Fault):
@@ -170,7 +170,7 @@ class Delay(Fault):
         mine._held = {}
         return mine
 
-    def admit(self, cell: Cell, envelope: Envelope, lane: str) -> bool:
+    def admit(self, cell: Cell, envelope: Envelope, lane: str) -> bool | Held:
         """See :class:`actors.Instrument`."""
         assert self._loop is not None, "install it with sim.inject() or simulate(faults=...)"
         key = (cell, sender_of(envelope), lane)
@@ -188,7 +188,7 @@ class Delay(Fault):
         held.append((envelope, due))
         # Timers due at the same time fire in any order, so each one delivers the oldest message.
         self._loop.call_at(due, self._release, key)
-        return False
+        return HELD
 
     def _release(self, key: tuple[Cell, object, str]) -> None:
         held = self._held.get(key)

@@ -57,11 +57,19 @@ def wait_graph_steps(system: ActorSystem) -> Generator[None, None, dict[str, Any
 
     The graph is then of several moments: an ask that was answered meanwhile may still be there.
     """
-    pending: list[PendingAsk] = []
+    pending: list[tuple[PendingAsk, str | None, str]] = []
     waits: list[tuple[str, str]] = []
     edges: dict[str, set[str]] = {}
     unseen = done = 0
     now = system.clock()
+    others: dict[ActorSystem, int] = {}
+
+    def node(cell: Cell) -> str:
+        """The actor's path; of another system's, where the path may be the same, with a prefix that no path has."""
+        if cell.system is system:
+            return cell.path
+        return f"{others.setdefault(cell.system, len(others))}:{cell.path}"
+
     for cell in walking(system.top):
         if cell.envelope is None and cell.waiting_on is None and cell.mailbox.empty():
             done += 1  # of thousands of actors nearly all are idle
@@ -72,25 +80,28 @@ def wait_graph_steps(system: ActorSystem) -> Generator[None, None, dict[str, Any
         depth = 0 if cell.mailbox.empty() else len(cell.mailbox)
         unseen += max(0, depth - MAX_MESSAGES)
         if depth or cell.envelope is not None:
-            pending += asks_of(cell, now)
+            pending += (
+                (ask, None if sender is None else node(sender), cell.path)
+                for ask, sender in _asks_and_askers(cell, now)
+            )
         waiting = cell.waiting_on  # read once: a thread may change it
         target = None if waiting is None else waiting.target
         if target is not None:
             waits.append((cell.path, target.path))
-            edges.setdefault(cell.path, set()).add(target.path)
+            edges.setdefault(cell.path, set()).add(node(target))
         done += 1 + min(depth, MAX_MESSAGES)
         if done >= STEP:
             done = 0
             yield
-    for ask in pending:
-        if ask.asker is not None:
-            edges.setdefault(ask.asker, set()).add(ask.target)
+    for _, asker, asked in pending:
+        if asker is not None:
+            edges.setdefault(asker, set()).add(asked)
         done += 1
         if done % STEP == 0:
             yield
     cycles = yield from cycle_steps(edges)
-    cycle_of = {path: number for number, cycle in enumerate(cycles) for path in cycle}
-    pending.sort(key=lambda ask: -ask.age)
+    cycle_of = {each: number for number, cycle in enumerate(cycles) for each in cycle}
+    pending.sort(key=lambda entry: -entry[0].age)
     asks = [
         {
             "asker": ask.asker,
@@ -98,12 +109,18 @@ def wait_graph_steps(system: ActorSystem) -> Generator[None, None, dict[str, Any
             "message": ask.message,
             "state": ask.state,
             "age": ask.age,
-            "cycle": ask.asker in cycle_of and cycle_of.get(ask.target) == cycle_of[ask.asker],
+            "cycle": asker in cycle_of and cycle_of.get(asked) == cycle_of[asker],
         }
-        for ask in pending[:MAX_ASKS]
+        for ask, asker, asked in pending[:MAX_ASKS]
     ]
     hidden = max(0, len(pending) - MAX_ASKS)
-    return {"asks": asks, "waits": waits, "cycles": cycles, "hidden": hidden, "unseen": unseen}
+    return {
+        "asks": asks,
+        "waits": waits,
+        "cycles": [[_path(each) for each in cycle] for cycle in cycles],
+        "hidden": hidden,
+        "unseen": unseen,
+    }
 
 
 def asks_of(cell: Cell, now: int) -> Iterator[PendingAsk]:
@@ -113,17 +130,26 @@ def asks_of(cell: Cell, now: int) -> Iterator[PendingAsk]:
         cell: the actor.
         now: the current time in nanoseconds of the system's clock.
     """
+    return (ask for ask, _ in _asks_and_askers(cell, now))
+
+
+def _asks_and_askers(cell: Cell, now: int) -> Iterator[tuple[PendingAsk, Cell | None]]:
     handled = cell.envelope
     for envelope in (*(() if handled is None else (handled,)), *islice(cell.mailbox, MAX_MESSAGES)):
         message, reply, sent, sender, *_ = envelope
         if reply is not None and not reply.done():
-            yield PendingAsk(
+            ask = PendingAsk(
                 None if sender is None else sender.path,
                 cell.path,
                 type(message).__name__,
                 "handling" if envelope is handled else "queued",
                 (now - sent) / 1e9,
             )
+            yield ask, sender
+
+
+def _path(node: str) -> str:
+    return node if node.startswith("/") else node.partition(":")[2]
 
 
 def find_cycles(edges: dict[str, set[str]]) -> list[list[str]]:

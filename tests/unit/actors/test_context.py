@@ -11,7 +11,7 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 
-from actors import Actor, ActorRef, ActorSystem, ThreadedActor, TraceContext, trace_as
+from actors import Actor, ActorRef, ActorSystem, Backoff, Supervision, ThreadedActor, TraceContext, trace_as
 from actors._core.stack import stack_of
 from actors.testing import simulate
 
@@ -308,3 +308,53 @@ def test_in_a_simulation(mode: str) -> None:
 
     for seed in range(20):
         simulate(scenario, seed=seed, mode=mode)
+
+
+class Setting(Actor):
+    """Notes what its constructor and ``on_start`` see; sets the variable in both."""
+
+    seen: list[Any]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen.append(USER.get())
+        USER.set("constructed")
+
+    def on_start(self) -> None:
+        self.seen.append(USER.get())
+        USER.set("started")
+
+    def on_receive(self, message: Any) -> Any:
+        if message == "fail":
+            raise ValueError
+        return USER.get()
+
+
+class SettingInThread(ThreadedActor):
+    use_daemon_thread = True
+    seen: list[Any]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen.append(USER.get())
+        USER.set("constructed")
+
+    on_start = Setting.on_start
+    on_receive = Setting.on_receive
+
+
+@pytest.mark.parametrize("spawner", [None, "spawner"])
+@pytest.mark.parametrize("kind", [Setting, SettingInThread])
+async def test_each_life_begins_with_the_variables_of_the_spawner(kind: Any, spawner: Any) -> None:
+    kind = type(kind.__name__, (kind,), {"seen": []})
+    at_once = Supervision(backoff=Backoff(first=0.0))
+    async with ActorSystem() as system:
+        token = USER.set(spawner)
+        ref = await system.spawn(kind, supervision=at_once)
+        USER.reset(token)
+        for _ in range(2):
+            contextvars.Context().run(ref.tell, "fail")
+            assert (
+                await contextvars.Context().run(lambda: ref.ask("set", block=False, timeout=30)) == "started"
+            )
+        assert kind.seen == [spawner, "constructed"] * 3

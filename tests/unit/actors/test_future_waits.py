@@ -277,3 +277,40 @@ async def test_the_first_failure_in_a_chain_is_the_error_of_what_follows() -> No
         results = await asyncio.gather(third, second, first, third, return_exceptions=True)
         assert [type(each) for each in results] == [KeyError, KeyError, float, KeyError]
         assert counts == {"first": 1, "second": 0}
+
+
+async def in_callback(future: Future[Any]) -> Any:
+    called = asyncio.Event()
+    future.add_done_callback(lambda _: called.set())
+    await called.wait()
+    return future.result()
+
+
+async def mirrored(future: Future[Any]) -> Any:
+    return await future.as_asyncio()
+
+
+class Odd(BaseException):
+    """What is neither an error nor a cancellation."""
+
+
+@virtual_time
+@pytest.mark.parametrize("wait", [in_callback, mirrored, wait_in_asyncio, Future.as_coroutine])
+@pytest.mark.parametrize("error", [asyncio.CancelledError, GeneratorExit, Odd])
+@pytest.mark.parametrize("maps", [1, 2])
+async def test_a_map_whose_function_raises_whatever_it_is_settles(
+    wait: Callable[[Future[Any]], Awaitable[Any]], error: type[BaseException], maps: int
+) -> None:
+    def fails(_: Any) -> Any:
+        raise error
+
+    async with virtual_system() as system:
+        ref = system.spawn(Slow, [])
+        failing = ref.ask(1, block=False).map(fails)
+        for mapped in (failing if maps == 1 else failing.map(str), failing.map(str)):
+            waiting = asyncio.ensure_future(wait(mapped))
+            await asyncio.wait([waiting], timeout=5)
+            assert mapped.done()
+            assert waiting.done() and isinstance(mapped.exception(), error)
+            with pytest.raises(error):
+                waiting.result()

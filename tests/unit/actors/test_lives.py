@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from actors import (
+    ESCALATE,
     Actor,
     ActorDeadError,
     ActorFailed,
@@ -631,3 +632,29 @@ async def test_an_instance_that_has_stopped_acts_no_more() -> None:
             with pytest.raises(ActorDeadError, match="has stopped"):
                 act()
         assert work.cr_frame is None and not other._cell.watchers
+
+
+async def test_each_life_of_a_system_has_a_failure_of_its_own() -> None:
+    class Fails(Actor):
+        def on_receive(self, message: Any) -> Any:
+            raise ValueError(message)
+
+    async with ActorSystem() as system:
+        system.spawn(Fails, supervision=ESCALATE).tell("first")
+        first = await system.failure
+        await system.stop()
+        assert system.failure.result() is first, "it can be read after the stop"
+        for what in ("second", "third"):
+            ref = system.spawn(Fails, supervision=ESCALATE)
+            failure = system.failure
+            assert not failure.done() and system.failure is failure
+            ref.tell(what)
+            assert repr((await failure).__cause__) == f"ValueError({what!r})"
+            system.spawn(Fails)
+            assert system.failure is failure, "it is of this life"
+            await system.stop()
+        system.spawn(Fails)
+        waited = system.failure
+        await system.stop()
+        system.spawn(Fails)
+        assert system.failure is waited, "who waits goes on waiting"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import tracemalloc
 import weakref
@@ -89,3 +90,54 @@ async def test_a_message_counts_once_however_long_it_waits_and_runs() -> None:
         assert found.processed == found.run.total == found.wait.total == 1
         assert found.run.counts[-1] == 1 and len(found.run.counts) == len(found.wait.counts)
         assert found.run.quantile(0.5) > 500 and found.wait.quantile(0.5) < 1e-5
+
+
+class Later(Actor):
+    """Takes each reply over, and settles it or lets another actor do that."""
+
+    other: Any = None
+
+    def on_receive(self, message: Any) -> Any:
+        if message == "forward":
+            self.other.forward("once", self.take_reply())
+        elif message == "raise":
+            self.take_reply()
+            raise ValueError
+        else:
+            self.take_reply().try_set(Value())
+
+
+class LaterInThread(ThreadedActor):
+    use_daemon_thread = True
+    other: Any = None
+    on_receive = Later.on_receive
+
+
+@pytest.mark.parametrize("kind", [Later, LaterInThread])
+@pytest.mark.parametrize("how", ["set", "forward", "raise"])
+async def test_a_reply_taken_over_is_forgotten_when_it_is_settled(kind: type[Actor], how: str) -> None:
+    async with ActorSystem() as system:
+        ref = system.spawn(kind)
+        kind.other = system.spawn(Plain)  # type: ignore[attr-defined]
+        asked = ref.ask(how, block=False)
+        with contextlib.suppress(ValueError):
+            await asked
+        await ref.ask("set", block=False)  # what handled the first one is over
+        left = weakref.ref(asked)
+        del asked
+        gc.collect()
+        assert left() is None
+
+
+async def test_a_pool_forgets_the_replies_of_its_resizes() -> None:
+    async with ActorSystem() as system:
+        pool = system.spawn_pool(Plain, size=2)
+        left = []
+        for size in (5, 2, 3, 1):
+            resized = pool.resize(size)
+            left.append(weakref.ref(resized))
+            assert await resized == size
+            del resized
+        await asyncio.sleep(0)
+        gc.collect()
+        assert [each() for each in left] == [None] * 4

@@ -140,3 +140,26 @@ def test_find_cycles_returns_components() -> None:
     assert find_cycles(edges) == [["a", "b", "c"], ["d", "e"], ["f"], ["h", "i"]]
     long = {str(number): {str(number + 1)} for number in range(5000)}
     assert find_cycles(long) == []
+
+
+class Relay(Actor):
+    """Asks the actor that it is given; waits when it is given none."""
+
+    async def on_receive(self, message: Any) -> Any:
+        if message is None:
+            await asyncio.sleep(1)
+        else:
+            await message.ask(None, block=False)
+
+
+@virtual_time
+async def test_actors_of_two_systems_with_the_same_paths_are_no_cycle() -> None:
+    async with virtual_system() as one, virtual_system() as two:
+        a, b = (one.spawn(Relay, name=name) for name in "ab")
+        other_a, other_b = (two.spawn(Relay, name=name) for name in "ab")
+        asks = [a.ask(other_b, block=False), b.ask(other_a, block=False)]
+        await asyncio.sleep(0.5)
+        graph = wait_graph(one)
+        assert graph["waits"] == [("/a", "/b"), ("/b", "/a")]
+        assert graph["cycles"] == [] and not any(ask["cycle"] for ask in graph["asks"])
+        await asyncio.gather(*asks)
