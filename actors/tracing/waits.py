@@ -102,24 +102,24 @@ def wait_graph_steps(system: ActorSystem) -> Generator[None, None, dict[str, Any
     cycles = yield from cycle_steps(edges)
     cycle_of = {each: number for number, cycle in enumerate(cycles) for each in cycle}
     pending.sort(key=lambda entry: -entry[0].age)
-    asks = [
-        {
-            "asker": ask.asker,
-            "target": ask.target,
-            "message": ask.message,
-            "state": ask.state,
-            "age": ask.age,
-            "cycle": asker in cycle_of and cycle_of.get(asked) == cycle_of[asker],
-        }
-        for ask, asker, asked in pending[:MAX_ASKS]
-    ]
     hidden = max(0, len(pending) - MAX_ASKS)
     return {
-        "asks": asks,
+        "asks": [_shown(*each, cycle_of) for each in pending[:MAX_ASKS]],
         "waits": waits,
         "cycles": [[_path(each) for each in cycle] for cycle in cycles],
         "hidden": hidden,
         "unseen": unseen,
+    }
+
+
+def _shown(ask: PendingAsk, asker: str | None, asked: str, cycle_of: dict[str, int]) -> dict[str, Any]:
+    return {
+        "asker": ask.asker,
+        "target": ask.target,
+        "message": ask.message,
+        "state": ask.state,
+        "age": ask.age,
+        "cycle": asker in cycle_of and cycle_of.get(asked) == cycle_of[asker],
     }
 
 

@@ -83,7 +83,7 @@ class ClusterClient:
         self._refs = ActorRefs(cluster, stopping, proxy.producer.max_topics)
         self._headers_unsupported = record_headers_unsupported(proxy)
         self._producers: dict[str, ActorRef[TopicProducer]] = {}
-        self._losses = LossLog()
+        self._losses = LossLog("topics that do not exist")
         self._groups: dict[str, ActorRef[GroupConsumer]] = {}
         self._admin: dict[str, ActorRef[Admin]] = {}
         self._admin_shares = Shares(proxy.max_admin_requests)

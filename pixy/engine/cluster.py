@@ -270,6 +270,7 @@ class Cluster(Actor):
                 settler = Settler(self.path, None)
                 for pending in settler.settle(tuple(own)):  # logs what is lost and had no caller
                     settler.refuse(pending)
+                settler.end()
 
     def _client_error(self, error: Exception) -> None:
         self.actor_ref.tell(_ClientFailed(error), urgent=True)

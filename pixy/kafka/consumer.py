@@ -294,7 +294,7 @@ class ConsumerClient:
     def _leaving(self) -> Iterator[None]:
         """Have the group forget this member in any case, around what makes librdkafka leave."""
         joining: Member | None = None
-        with suppress(PixyError, KafkaException):
+        with suppress(Exception):  # librdkafka is told to leave in any case
             if self._subscribed and not self._consumer.assignment():
                 joining = self._joining.find()
         try:

@@ -190,8 +190,8 @@ class GroupOffsets:
         wanted = {"Topics": [{"Name": each} for each in names], "AllowAutoTopicCreation": False}
         return self._patiently(lambda client: Topics(client.call("Metadata", wanted)), patience)
 
-    def leave(self, member: Member, *, classic: bool) -> ErrorCode:
-        """Have the coordinator remove a member; return its answer.
+    def leave(self, member: Member, *, classic: bool) -> int:
+        """Have the coordinator remove a member; return the code of its answer.
 
         Args:
             member: who leaves.
@@ -201,13 +201,13 @@ class GroupOffsets:
             KafkaError: the coordinator could not be reached.
         """
 
-        def attempt(client: GroupClient) -> ErrorCode:
+        def attempt(client: GroupClient) -> int:
             if classic:
                 answer = client.leave(member)
                 codes = [answer["ErrorCode"], *(each["ErrorCode"] for each in answer.get("Members") or ())]
-                return ErrorCode(next(filter(None, codes), 0))
+                return next(filter(None, codes), 0)
             leaving = {"GroupId": self._group, "MemberId": member.member_id, "MemberEpoch": _LEAVES}
-            return ErrorCode(client.call("ConsumerGroupHeartbeat", leaving)["ErrorCode"])
+            return int(client.call("ConsumerGroupHeartbeat", leaving)["ErrorCode"])
 
         return self._patiently(attempt, 0.0)
 

@@ -27,7 +27,7 @@ class Settler:
         self._counters = counters or ProduceCounters()
         self._path = path
         self._listener = listener
-        self._losses = LossLog()
+        self._losses = LossLog(path)
 
     def now(self) -> float:
         """Return event-loop time, in seconds, as the listener has it; 0 without one."""
@@ -96,6 +96,10 @@ class Settler:
         self._counters.delivered += len(batch.written) - failed
         if self._listener is not None:
             self._listener.batch_settled(batch)
+
+    def end(self) -> None:
+        """Tell what the log has not been told yet."""
+        self._losses.tell()
 
     def fail(self, pending: PendingMessage | PendingBatch, error: PixyError) -> None:
         """Settle a message, or all records of a batch, with an error."""

@@ -112,6 +112,7 @@ class TopicProducer(Restartable):
                 self._drop(pending, error)
             else:
                 pending.reply.try_fail(ActorDeadError(f"{self.path} ended before it sent the message"))
+        self._settler.end()
 
     # -- in -------------------------------------------------------------------------------------
 

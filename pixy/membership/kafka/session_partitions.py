@@ -161,9 +161,9 @@ class SessionPartitions:
     def new_starts(self, partitions: Iterable[TopicPartition]) -> tuple[Commit, ...]:
         """Return the beginnings of revoked partitions that were not fetched yet, as far as they must be committed.
 
-        It waits for running lookups, for a second at most; for 10 where a group that begins at ``newest`` has no offsets of the topic. Without these commits the next owner would find offsets
-        of the topic's other partitions and none of these, and take these for added ones. A group's first member
-        needs it when the second one joins right after it.
+        It waits for running lookups, for a second at most; for 10 where a group that begins at ``newest`` has no offsets of
+        the topic. Without these commits the next owner would find offsets of the topic's other partitions and none of
+        these, and take these for added ones. A group's first member needs it when the second one joins right after it.
 
         Args:
             partitions: those that are being revoked.

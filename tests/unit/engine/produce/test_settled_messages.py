@@ -160,6 +160,22 @@ async def test_a_producer_that_fails_sends_no_caller_to_send_twice(caplog: pytes
         assert caplog.text.count("an asynchronous message is lost: the topic's producer has failed") == 1
 
 
+async def test_the_log_counts_all_that_a_producer_loses_when_it_fails(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with ActorSystem() as system:
+        client = Client()
+        ref = start(system, client, flush_frequency=60)
+        ask(ref, 1)
+        await until(lambda: len(client.sent) == 1)
+        ask(ref, 1)
+        for _ in range(30):
+            ref.tell(Produce(None, b"asynchronous"))
+        crash(ref)
+        await until(lambda: "10 more asynchronous messages were lost" in caplog.text)
+        assert caplog.text.count("an asynchronous message is lost: the topic's producer has failed") == 20
+
+
 async def test_a_message_whose_producer_fails_is_not_repeated() -> None:
     client = Client()
     async with ActorSystem() as system:
