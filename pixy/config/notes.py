@@ -5,19 +5,21 @@ from __future__ import annotations
 import dataclasses
 import typing
 from typing import Final
+from urllib.parse import urlsplit
 
 from pixy.config import model, secrets
 from pixy.config.durations import format_duration
 from pixy.config.kinds import Duration
 from pixy.config.validate_security import certificate_notes, logger_notes
 
+_TRACES: Final = "/v1/traces"
 _SHORT: Final = 1e-3
 """Seconds; nothing in the configuration is sensibly shorter."""
 
 
 def notes_of(app: model.App) -> list[str]:
     """List valid values that do something else than one may expect: a line for each."""
-    return start_notes(app) + certificate_notes(app) + worker_notes(app)
+    return start_notes(app) + certificate_notes(app) + worker_notes(app) + idle_notes(app)
 
 
 def start_notes(app: model.App) -> list[str]:
@@ -51,4 +53,19 @@ def worker_notes(app: model.App) -> list[str]:
     return [said]
 
 
-__all__ = ["duration_notes", "notes_of", "start_notes", "worker_notes"]
+def idle_notes(app: model.App) -> list[str]:
+    """List keys that have no effect as they are set: a line for each."""
+    notes = []
+    if app.admin_actions and not app.admin_addr:
+        notes.append("admin_actions: true has no effect without admin_addr: actions are requests to the admin listener")
+    endpoint = app.tracing.export.endpoint
+    if endpoint and not urlsplit(endpoint).path.rstrip("/").endswith(_TRACES):
+        # It is used as it is: the exporter appends a path to OTEL_EXPORTER_OTLP_ENDPOINT only.
+        notes.append(
+            f"tracing.export.endpoint {endpoint} does not end with {_TRACES}, where OpenTelemetry collectors take spans "
+            "over HTTP: nothing is appended to it"
+        )
+    return notes
+
+
+__all__ = ["duration_notes", "idle_notes", "notes_of", "start_notes", "worker_notes"]

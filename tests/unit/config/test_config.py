@@ -416,3 +416,16 @@ def test_durations_that_are_hardly_meant_are_noted() -> None:
         "proxies.eu.consumer.ack_timeout is 5ns: a number without a unit is nanoseconds; write 5s or 500ms"
     ]
     assert len(notes("body_timeout: 15000")) == 1
+
+
+def test_keys_without_effect_are_noted() -> None:
+    def notes(text: str) -> list[str]:
+        return notes_of(validate(load_text(f"proxies: {{eu: {{}}}}\n{text}")))
+
+    (note,) = notes("admin_actions: true")
+    assert note.startswith("admin_actions: true has no effect without admin_addr")
+    assert notes("admin_actions: true\nadmin_addr: 127.0.0.1:19093") == []
+    (note,) = notes("tracing: {export: {endpoint: 'http://collector:4318'}}")
+    assert note.startswith("tracing.export.endpoint http://collector:4318 does not end with /v1/traces")
+    for path in ("/v1/traces", "/otlp/v1/traces/", "/v1/traces?team=a"):
+        assert notes(f"tracing: {{export: {{endpoint: 'http://collector:4318{path}'}}}}") == []
