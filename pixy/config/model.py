@@ -239,6 +239,7 @@ class Connections:
     max: PositiveInt = 16_384
     max_per_address: PositiveInt = 4096
     max_grpc: PositiveInt = 4096
+    max_admin: PositiveInt = 512
     reserved_files: PositiveInt = 4096
     handshake_timeout: PositiveDuration = _seconds(10)
     header_timeout: PositiveDuration = _seconds(10)

@@ -57,7 +57,9 @@ def idle_notes(app: model.App) -> list[str]:
     """List keys that have no effect as they are set: a line for each."""
     notes = []
     if app.admin_actions and not app.admin_addr:
-        notes.append("admin_actions: true has no effect without admin_addr: actions are requests to the admin listener")
+        notes.append(
+            "admin_actions: true has no effect without admin_addr: actions are requests to the admin listener"
+        )
     endpoint = app.tracing.export.endpoint
     if endpoint and not urlsplit(endpoint).path.rstrip("/").endswith(_TRACES):
         # It is used as it is: the exporter appends a path to OTEL_EXPORTER_OTLP_ENDPOINT only.

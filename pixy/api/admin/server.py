@@ -38,7 +38,7 @@ from pixy.api.admin.tracing import Tracing
 from pixy.api.admin.workers import WorkersAdmin
 from pixy.api.edge import sockets
 from pixy.api.edge.acceptor import Acceptor
-from pixy.api.edge.connections import Book
+from pixy.api.edge.connections import ADMIN as ADMIN_CONNECTIONS, Book
 from pixy.api.edge.edge import Edge
 from pixy.api.listener import Listener, split_address
 from pixy.api.siblings import ADMIN, WorkerSockets
@@ -50,10 +50,8 @@ from pixy.console.watch import Watch
 from pixy.engine.engine import Engine
 from pixy.errors import InvalidParameter, StartError
 
-CONNECTIONS: Final = 256
-"""Connections at the same time; one address may have three quarters. A browser uses a handful, a scraper one."""
 _GRACE: Final = 1.0
-_BACKLOG: Final = 4 * CONNECTIONS
+_BACKLOG: Final = 1024
 """Connections of other workers that wait to be accepted; one more is refused."""
 _WATCHERS: Final = "watchers"
 """Stands for an address where turns are given."""
@@ -83,7 +81,8 @@ class AdminServer(Listener):
         self._readiness = Readiness(self._observed)
         tools = Tools(self._observed, self._readiness, engine.lives(), engine.config.cluster_name)
         self._mcp = McpEndpoint(tools)
-        self._book = Book(CONNECTIONS, CONNECTIONS - CONNECTIONS // 4)
+        most = engine.config.connections.max_admin
+        self._book = Book(most, most - most // 4, ADMIN_CONNECTIONS)
         book = edge.book
         edges = Edges(lambda: engine.uptime, lambda: (book.open, book.refused), lambda: engine.spans.lost)
         self._exposition = Exposition(self._observed, edges)
@@ -283,4 +282,4 @@ async def _in_words(request: web.Request, handler: Handler) -> web.StreamRespons
         return error(400, str(problem))
 
 
-__all__ = ["CONNECTIONS", "AdminServer"]
+__all__ = ["AdminServer"]

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
 
-from pixy.api.edge.connections import PER_ADDRESS, Book, Slot, caller_of
+from pixy.api.edge.connections import Book, Slot, caller_of
 from pixy.api.edge.greeting import greeted
 from pixy.api.edge.pace import Pace
 from pixy.api.edge.refusals import Refusals, Refused, ignore
@@ -155,8 +155,9 @@ class Acceptor:
 
     def _refuse(self, connection: socket.socket, caller: str, bound: str) -> None:
         self._refusals.count(f"connections are refused: {bound}, the last from {caller}", bound)
-        one = bound == PER_ADDRESS
-        status = HTTPStatus.TOO_MANY_REQUESTS if one else HTTPStatus.SERVICE_UNAVAILABLE
+        status = (
+            HTTPStatus.TOO_MANY_REQUESTS if self._book.is_full(caller) else HTTPStatus.SERVICE_UNAVAILABLE
+        )
         text = f"Too many connections. Consider increasing `{bound}`"
         self._refused(status, caller, text)
         if self._tls is None:

@@ -15,6 +15,7 @@ from pixy.config.model import Connections
 
 IN_ALL: Final = "connections.max"
 PER_ADDRESS: Final = "connections.max_per_address"
+ADMIN: Final = "connections.max_admin"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +87,13 @@ class Book:
     Args:
         in_all: the most connections.
         per_caller: the most connections of one caller.
+        key: of the configuration, for both bounds; by default each has its own.
     """
 
-    def __init__(self, in_all: int, per_caller: int) -> None:
+    def __init__(self, in_all: int, per_caller: int, key: str = "") -> None:
         self._in_all = in_all
         self._per_caller = per_caller
+        self._keys = (key or PER_ADDRESS, key or IN_ALL)
         self._held: dict[str, int] = {}
         self.open = 0
         """Connections that are open."""
@@ -100,7 +103,8 @@ class Book:
     def enter(self, caller: str) -> Slot | str:
         """Take a place; or return the key of the bound that leaves none."""
         held = self._held.get(caller, 0)
-        full = PER_ADDRESS if held >= self._per_caller else IN_ALL if self.open >= self._in_all else ""
+        per_caller, in_all = self._keys
+        full = per_caller if self.is_full(caller) else in_all if self.open >= self._in_all else ""
         if full:
             self.refused += 1
             return full
@@ -115,6 +119,10 @@ class Book:
             self._held[caller] = held
         else:
             del self._held[caller]
+
+    def is_full(self, caller: str) -> bool:
+        """Return whether a caller holds as many connections as one may."""
+        return self.of(caller) >= self._per_caller
 
     def of(self, caller: str) -> int:
         """Return the number of connections that a caller holds."""
@@ -166,6 +174,7 @@ def share_of_forwarded(text: str) -> str:
 
 
 __all__ = [
+    "ADMIN",
     "IN_ALL",
     "PER_ADDRESS",
     "Book",

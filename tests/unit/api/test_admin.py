@@ -113,6 +113,22 @@ async def test_metrics_are_those_of_the_table_and_count_what_happens(admin: Admi
     assert {each.name for each in plain_families(plain)} >= {"kafka_pixy_up", "kafka_pixy_request_seconds"}
 
 
+async def test_connections_of_the_listener_are_bounded_by_a_key_of_their_own() -> None:
+    def change(config: App) -> None:
+        config.connections.max_admin = 4
+
+    async with serving(change=change) as admin, contextlib.AsyncExitStack() as opened:
+        host, port = admin.engine.addresses["admin"].rsplit(":", 1)
+        for _ in range(3):  # three quarters of four
+            _, writer = await asyncio.open_connection(host, int(port))
+            opened.callback(writer.close)
+        reader, writer = await asyncio.open_connection(host, int(port))
+        opened.callback(writer.close)
+        answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 429 ") and b"`connections.max_admin`" in answer
+        assert (await admin.call("/_ping", listener="rest"))[0] == 200, "the APIs count apart"
+
+
 async def test_probes_give_reasons(admin: Admin) -> None:
     assert (await admin.get("/livez"))["live"] is True
     found = await admin.get("/readyz")

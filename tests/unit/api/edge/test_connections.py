@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pixy.api.edge.connections import IN_ALL, PER_ADDRESS, Book, Slot, bounds, share_of
+from pixy.api.edge.connections import ADMIN, IN_ALL, PER_ADDRESS, Book, Slot, bounds, share_of
 from pixy.api.edge.heads import Heads
 from pixy.api.edge.refusals import Refusals
 from pixy.config.model import Connections
@@ -26,6 +26,14 @@ def test_connections_and_the_reserve_fit_into_the_open_files(open_files: int, ht
     assert (found.http, found.grpc) == (http, grpc)
     assert found.per_address <= max(http, 4096) and bool(found.cut) == (http < 16_384)
     assert found.http + found.grpc <= max(2, open_files - min(4096, open_files // 2))
+
+
+def test_the_admin_listeners_bounds_have_one_key() -> None:
+    book = Book(3, 2, ADMIN)
+    assert isinstance(book.enter("a"), Slot) and isinstance(book.enter("a"), Slot)
+    assert book.enter("a") == ADMIN and book.is_full("a")
+    assert isinstance(book.enter("b"), Slot)
+    assert book.enter("c") == ADMIN and not book.is_full("c")
 
 
 def test_places_are_counted_by_caller_and_in_all() -> None:
