@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, ParamSpec, TypeVar, overload
 
 from actors._actor_actions import ActorActions
-from actors._checks import seconds
+from actors._checks import no_generator, seconds
 from actors._core.cell import Cell
 from actors._core.context import building
 from actors._core.lifecycle import begin, spawn_child
@@ -30,6 +30,17 @@ if TYPE_CHECKING:
 A = TypeVar("A", bound="Actor")
 R = TypeVar("R")
 P = ParamSpec("P")
+
+
+HOOKS = (
+    "on_start",
+    "on_stop",
+    "on_failure",
+    "on_receive",
+    "on_child_stopped",
+    "before_restart",
+    "after_restart",
+)
 
 
 class Actor(ActorActions):
@@ -69,6 +80,8 @@ class Actor(ActorActions):
             own = vars(cls).get(what)
             if own is not None:
                 seconds(f"{cls.__qualname__}.{what}", own)
+        for hook in HOOKS:
+            no_generator(f"{cls.__qualname__}.{hook}", getattr(cls, hook))
         cls._dispatch_table = handlers_of(cls)
 
     def __init__(self, *_args: Any, **_kwargs: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pykka
@@ -139,3 +140,22 @@ def function(what: str, value: Any) -> None:
     """
     if not callable(value):
         raise TypeError(f"{what} is a function, not {value!r}")
+
+
+def no_generator(what: str, value: Any) -> None:
+    """Refuse a generator function as a hook or handler: calling it runs none of its code, and nothing tells.
+
+    Args:
+        what: names the function in the error.
+        value: the function.
+
+    Raises:
+        TypeError: it is a generator function, or an asynchronous one.
+    """
+    if inspect.isgeneratorfunction(value):
+        kind = "a generator function"
+    elif inspect.isasyncgenfunction(value):
+        kind = "an asynchronous generator function"
+    else:
+        return
+    raise TypeError(f"{what} is {kind}, whose body would never run: remove its 'yield', or return a generator")

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from actors._checks import no_generator
+
 H = TypeVar("H", bound=Callable[..., Any])
 
 Handlers = dict[type, Callable[[Any, Any], Any]]
@@ -44,7 +46,7 @@ def handlers_of(actor_class: type) -> Handlers:
     """Make the table of an actor class: from a message's type to the function that handles it.
 
     Raises:
-        TypeError: two methods of one class handle the same message.
+        TypeError: two methods of one class handle the same message, or one is a generator function.
     """
     names: dict[type, str] = {}
     for base in reversed(actor_class.__mro__):
@@ -57,6 +59,8 @@ def handlers_of(actor_class: type) -> Handlers:
                     )
                 own[message] = name
         names |= own
+    for name in names.values():
+        no_generator(f"{actor_class.__qualname__}.{name}", getattr(actor_class, name))
     return {message: getattr(actor_class, name) for message, name in names.items()}
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pykka import ActorDeadError
 
-from actors._checks import function
+from actors._checks import function, no_generator
 from actors._core.begun import begun
 from actors._core.context import origin
 from actors._core.crash_reports import report
@@ -200,6 +200,7 @@ def _deliver_outcome(cell: Cell, life: Actor, message: Any) -> None:
 def become(cell: Cell, behaviour: Callable[[Any], Any], *, discard_old: bool) -> None:
     """See :meth:`actors.Actor.become`."""
     function("a behaviour", behaviour)
+    no_generator("a behaviour", behaviour)
     if not discard_old:
         cell.behaviours = [*(cell.behaviours or ()), cell.receive]
     cell.receive = behaviour

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
 
 from actors._actor import Actor
-from actors._checks import seconds
+from actors._checks import no_generator, seconds
 
 H = TypeVar("H", bound=Callable[..., Any])
 
@@ -247,5 +247,6 @@ async def _after(entered: Any, value: Any) -> Any:
 def _take(cls: type, table: dict[Any, str], own: set[Any], key: Any, name: str) -> None:
     if key in own:
         raise TypeError(f"{cls.__qualname__}: {table[key]} and {name} are both for {key!r}")
+    no_generator(f"{cls.__qualname__}.{name}", getattr(cls, name))
     own.add(key)
     table[key] = name
