@@ -158,6 +158,10 @@ async def _take_turn(
         following = work(cell, cell.left, until) if cell.system.dispatcher is None else None
         if following is None:
             break
+        if task.cancelling():  # between the two handlers, so it is not meant for the next one
+            cell.task = None
+            begin(cell, following)
+            return False
         handler, error = following, None
         cell.handler = handler
     # A turn in which a handler has waited, or that is part of an actor's own, is not one of a task.
