@@ -13,7 +13,9 @@ from actors._actor_actions import ActorActions
 from actors._checks import no_generator, seconds
 from actors._core.cell import Cell
 from actors._core.context import building
-from actors._core.lifecycle import begin, spawn_child
+from actors._core.error_text import str_of_any
+from actors._core.lifecycle import begin, pykka_logger, spawn_child
+from actors._core.log_safely import log_safely
 from actors._default import default_system
 from actors._dispatch import Handlers, handlers_of
 from actors._events import Unhandled
@@ -244,7 +246,9 @@ class Actor(ActorActions):
         events = self._cell.system.events
         if events.wants(Unhandled):
             events.publish(Unhandled(message, self._cell.path))
-        return super().on_receive(message)
+        # As pykka's own, but for a message whose text its own code refuses.
+        log_safely(pykka_logger.warning, f"Unexpected message received by {self}: {str_of_any(message)}")
+        return None
 
     def on_child_stopped(self, ref: ActorRef[Any]) -> Any:
         """Called when a child has stopped for good; a restart of a child is not a stop."""

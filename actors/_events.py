@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pykka import ActorDeadError
 
+from actors._core.error_text import SafeRepr
 from actors._core.interruption import failed_itself
 from actors._core.log_safely import log_safely
 from actors._errors import MailboxFull, SpawnRefused
@@ -23,12 +24,12 @@ if TYPE_CHECKING:
 logger = logging.getLogger("actors")
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
-    """Base of all events."""
+@dataclass(frozen=True, slots=True, repr=False)
+class Event(SafeRepr):
+    """Base of all events. A subscriber may print one whatever the message in it does."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ActorStarted(Event):
     """An actor's ``on_start`` has succeeded; ``restarts`` is 0 in its first life."""
 
@@ -37,7 +38,7 @@ class ActorStarted(Event):
     restarts: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ActorStopped(Event):
     """An actor has stopped for good; ``error`` is its last failure, None if it was stopped."""
 
@@ -46,7 +47,7 @@ class ActorStopped(Event):
     error: BaseException | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ActorFailed(Event):
     """A crash report.
 
@@ -68,7 +69,7 @@ class ActorFailed(Event):
     recent: tuple[tuple[str, str | None, float], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class ActorRestarting(Event):
     """A restart follows in ``delay`` seconds, the ``restarts``-th of ``intensity`` allowed in the window."""
 
@@ -78,7 +79,7 @@ class ActorRestarting(Event):
     intensity: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class DeadLetter(Event):
     """A message to a stopped actor, or one that was left in its mailbox."""
 
@@ -88,7 +89,7 @@ class DeadLetter(Event):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Dropped(Event):
     """A message that a full mailbox's policy, or an instrument, has dropped."""
 
@@ -98,7 +99,7 @@ class Dropped(Event):
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Unhandled(Event):
     """A message that no handler of the actor handles."""
 
@@ -106,7 +107,7 @@ class Unhandled(Event):
     recipient: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class SlowHandler(Event):
     """A plain handler ran for ``seconds`` on the loop's thread (or the actor's own)."""
 
@@ -115,7 +116,7 @@ class SlowHandler(Event):
     seconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class LoopBlocked(Event):
     """The loop has not turned for ``seconds`` and may still be blocked.
 
@@ -127,7 +128,7 @@ class LoopBlocked(Event):
     stack: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class AskCycleFound(Event):
     """An ask was refused because its actors would wait for each other for ever.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from actors._core.error_text import SafeRepr
+
 if TYPE_CHECKING:
     from actors._ref import ActorRef
 
@@ -23,8 +25,8 @@ class Request(Generic[R_co]):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Terminated:
+@dataclass(frozen=True, slots=True, repr=False)
+class Terminated(SafeRepr):
     """A watched actor has stopped for good; ``error`` is its last failure, None if it was stopped."""
 
     ref: ActorRef[Any]
@@ -36,8 +38,8 @@ class ReceiveTimeout:
     """No message came for the time that :meth:`actors.Actor.set_receive_timeout` sets."""
 
 
-@dataclass(frozen=True, slots=True)
-class Piped:
+@dataclass(frozen=True, slots=True, repr=False)
+class Piped(SafeRepr):
     """The outcome of a ``pipe_to_self`` without mappers: a value, or an error instead."""
 
     value: Any

@@ -1,7 +1,8 @@
-"""Texts of errors, whose own code may raise, or write without end."""
+"""Texts of errors and messages, whose own code may raise, or write without end."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -27,9 +28,30 @@ def words_of(error: BaseException) -> str:
     return _text_of(lambda error: f"{type(error).__name__}: {error}", error, type(error).__name__, cut=False)
 
 
-def _text_of(render: Callable[[Any], str], error: BaseException, otherwise: str, *, cut: bool = True) -> str:
+def repr_of_any(thing: object) -> str:
+    """Return ``repr(thing)``, uncut; the class's name if its own code fails."""
+    return _text_of(repr, thing, f"{type(thing).__name__}(...)", cut=False)
+
+
+def str_of_any(thing: object) -> str:
+    """Return ``str(thing)``, uncut; the class's name if its own code fails."""
+    return _text_of(str, thing, f"{type(thing).__name__}(...)", cut=False)
+
+
+class SafeRepr:
+    """Gives a dataclass that holds objects of others the usual ``repr``, whatever these do. Decorate with ``repr=False``."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        fields = dataclasses.fields(self)  # type: ignore[arg-type]  # of a subclass, which is one
+        values = (f"{each.name}={repr_of_any(getattr(self, each.name))}" for each in fields if each.repr)
+        return f"{type(self).__qualname__}({', '.join(values)})"
+
+
+def _text_of(render: Callable[[Any], str], thing: object, otherwise: str, *, cut: bool = True) -> str:
     try:
-        text = render(error)
+        text = render(thing)
     except BaseException as failure:
         failed_itself(failure)
         return otherwise

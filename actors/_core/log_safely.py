@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from actors._core.error_text import repr_of
 from actors._core.interruption import failed_itself
 
 logger = logging.getLogger("actors")
@@ -29,7 +30,7 @@ def log_safely(log: Callable[..., object], *args: Any, **options: Any) -> None:
             return
         try:
             logger.error(
-                f"a line cannot be logged: {error!r}"
+                f"a line cannot be logged: {repr_of(error)}"
             )  # without arguments: a filter may choke on those
         except BaseException as again:  # whatever has raised may see this line, too
             failed_itself(again)

@@ -12,6 +12,8 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from actors._core.error_text import repr_of
+
 if TYPE_CHECKING:
     from actors._future import Future
 
@@ -51,7 +53,7 @@ class Mirror(asyncio.Future[T]):
         elif isinstance(error, asyncio.CancelledError):
             super().cancel()
         elif isinstance(error, StopIteration):  # asyncio's futures refuse it
-            self.set_exception(RuntimeError(f"the reply's error is {error!r}"))
+            self.set_exception(RuntimeError(f"the reply's error is {repr_of(error)}"))
         else:
             self.set_exception(error)
 

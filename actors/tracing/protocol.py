@@ -28,6 +28,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
+from actors._core.error_text import repr_of_any, str_of_any
 from actors._core.inspection import recent_headers, statistics_of
 from actors._core.stack import MAX_STACK, stack_of
 from actors._core.stats import BOUNDS_NS
@@ -209,7 +210,7 @@ def details(cell: Cell) -> dict[str, Any]:
     found |= {
         "recent": recent_headers(cell),
         "children": list(cell.children)[:MAX_TEXT],
-        "timers": [text(repr(key)) for key in keys],
+        "timers": [text(repr_of_any(key)) for key in keys],
         "waits_for": None if target is None else target.path,
         "asks": asks_of(cell),
         "trace": None if cell.trace is None else cell.trace.trace_id,
@@ -294,7 +295,7 @@ def edge(found: Edge) -> dict[str, Any]:
 
 def plain(value: Any) -> Any:
     """Return numbers and None unchanged, everything else as text of at most ``MAX_TEXT`` characters."""
-    return value if value is None or isinstance(value, bool | int | float) else text(str(value))
+    return value if value is None or isinstance(value, bool | int | float) else text(str_of_any(value))
 
 
 def text(value: str) -> str:
