@@ -73,6 +73,10 @@ class ActorProxy(pykka.ActorProxy[A], Generic[A]):
             return inner
         return self.actor_ref.ask(ProxyGetAttr(attr_path=attr_path), block=False)
 
+    def __reduce__(self) -> Any:
+        """Let ``copy`` make a proxy of the same actor. Like its ref, it cannot be pickled."""
+        return _proxy_of, (self.actor_ref, self._attr_path)
+
     def __setattr__(self, name: str, value: Any) -> None:
         if name != "actor_ref" and not name.startswith("_") and on_event_loop():
             raise WouldDeadlock(
@@ -107,6 +111,10 @@ class CallableProxy(pykka.CallableProxy[A], Generic[A]):
         """
         ref: Any = self.actor_ref
         return ref.send(ProxyCall(attr_path=self._attr_path, args=args, kwargs=kwargs))
+
+
+def _proxy_of(actor_ref: ActorRef[A], attr_path: AttrPath) -> ActorProxy[A]:
+    return ActorProxy(actor_ref=actor_ref, attr_path=attr_path)
 
 
 def _introspect(root: Any, proxy: ActorProxy[Any]) -> dict[AttrPath, AttrInfo]:

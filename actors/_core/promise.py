@@ -100,6 +100,18 @@ class Promise(pykka.Future[T]):
     def __init__(self) -> None:
         """Not pykka's, which sets what stands above."""
 
+    def __reduce__(self) -> Any:
+        """Let copies and pickles have the outcome of a settled future. Nobody would ever settle the copy of a pending one.
+
+        Raises:
+            TypeError: the future is not done.
+        """
+        if self._state == PENDING:
+            raise TypeError(
+                "a future is not copied or pickled before it is done: nobody would settle the copy"
+            )
+        return _settled, (type(self), self._state, self._value)
+
     def __repr__(self) -> str:
         return f"<actors.Future {('pending', 'value', 'error', 'cancelled')[self._state]}>"
 
@@ -276,6 +288,13 @@ class Promise(pykka.Future[T]):
 
     def _keep_trace(self) -> Any:
         return self.__dict__.setdefault("_trace", TRACEBACK.__get__(self._value))
+
+
+def _settled(kind: type[Promise[Any]], state: int, value: Any) -> Promise[Any]:
+    """Make a future that is done; see :meth:`Promise.__reduce__`."""
+    made = kind()
+    made._settle(state, value)
+    return made
 
 
 def _wake(waiter: asyncio.Future[None], timer: asyncio.TimerHandle | None) -> None:
