@@ -57,7 +57,7 @@ def fail(cell: Cell, error: BaseException, where: str, *, resumable: bool = Fals
     restart: Restart | None = None
     try:
         policy = cell.supervision
-        if not isinstance(error, Exception) and policy is STOP_ON_FAILURE:
+        if policy is STOP_ON_FAILURE and _exits(error, where):
             _exit(cell, error)
             return
         directive, failures, pause = _decide(cell, error, resumable=resumable)
@@ -94,6 +94,17 @@ def _is_being_made(cell: Cell) -> bool:
     if cell.state is NEW:
         return cell.siblings.get(cell.name) is cell  # else it was constructed by hand
     return cell.state is RESTARTING and cell.restart is None
+
+
+def _exits(error: BaseException, where: str) -> bool:
+    """Tell whether a failure of an actor that nobody supervises stops all actors.
+
+    As in pykka: each that is no ``Exception``. Of a task, which pykka does not know, only those that asyncio, too, takes for the
+    program's end; another one, such as a panic of a library in Rust, ends this actor as any failure does.
+    """
+    if isinstance(error, Exception):
+        return False
+    return where != "task" or isinstance(error, (SystemExit, KeyboardInterrupt))
 
 
 def _exit(cell: Cell, error: BaseException) -> None:
