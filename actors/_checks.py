@@ -158,4 +158,6 @@ def no_generator(what: str, value: Any) -> None:
         kind = "an asynchronous generator function"
     else:
         return
-    raise TypeError(f"{what} is {kind}, whose body would never run: remove its 'yield', or return a generator")
+    raise TypeError(
+        f"{what} is {kind}, whose body would never run: remove its 'yield', or return a generator"
+    )
