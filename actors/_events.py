@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pykka import ActorDeadError
 
-from actors._core.error_text import SafeRepr
+from actors._core.error_text import repr_of_fields
 from actors._core.interruption import failed_itself
 from actors._core.log_safely import log_safely
 from actors._errors import MailboxFull, SpawnRefused
@@ -25,8 +25,10 @@ logger = logging.getLogger("actors")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Event(SafeRepr):
+class Event:
     """Base of all events. A subscriber may print one whatever the message in it does."""
+
+    __repr__ = repr_of_fields
 
 
 @dataclass(frozen=True, slots=True, repr=False)

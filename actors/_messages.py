@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from actors._core.error_text import SafeRepr
+from actors._core.error_text import repr_of_fields
 
 if TYPE_CHECKING:
     from actors._ref import ActorRef
@@ -26,11 +26,13 @@ class Request(Generic[R_co]):
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Terminated(SafeRepr):
+class Terminated:
     """A watched actor has stopped for good; ``error`` is its last failure, None if it was stopped."""
 
     ref: ActorRef[Any]
     error: BaseException | None = None
+
+    __repr__ = repr_of_fields
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +41,14 @@ class ReceiveTimeout:
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class Piped(SafeRepr):
+class Piped:
     """The outcome of a ``pipe_to_self`` without mappers: a value, or an error instead."""
 
     value: Any
     error: BaseException | None
     tag: Any = None
+
+    __repr__ = repr_of_fields
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,15 +38,17 @@ def str_of_any(thing: object) -> str:
     return _text_of(str, thing, f"{type(thing).__name__}(...)", cut=False)
 
 
-class SafeRepr:
-    """Gives a dataclass that holds objects of others the usual ``repr``, whatever these do. Decorate with ``repr=False``."""
+def repr_of_fields(thing: Any) -> str:
+    """Return a dataclass's usual ``repr``, whatever the objects of others in it do: its ``__repr__``, with ``repr=False``.
 
-    __slots__ = ()
-
-    def __repr__(self) -> str:
-        fields = dataclasses.fields(self)  # type: ignore[arg-type]  # of a subclass, which is one
-        values = (f"{each.name}={repr_of_any(getattr(self, each.name))}" for each in fields if each.repr)
-        return f"{type(self).__qualname__}({', '.join(values)})"
+    A function and no base class: public classes would inherit from a private one.
+    """
+    values = (
+        f"{each.name}={repr_of_any(getattr(thing, each.name))}"
+        for each in dataclasses.fields(thing)
+        if each.repr
+    )
+    return f"{type(thing).__qualname__}({', '.join(values)})"
 
 
 def _text_of(render: Callable[[Any], str], thing: object, otherwise: str, *, cut: bool = True) -> str:
