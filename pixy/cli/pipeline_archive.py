@@ -196,10 +196,12 @@ def run(args: argparse.Namespace) -> int:
     with importing():
         from pixy.pipeline.archive.archive import Archive, admin_view
         from pixy.pipeline.archive.metrics import Metrics
+        from pixy.pipeline.lake import Lake
         from pixy.pipeline.spark.session import running
 
     job = _job(args)
     view = admin_view(job.proxy)
+    Lake.check(job.lake, job.cluster, view.cluster_id())
     job.subscription.find(view.topics())
     metrics = Metrics(job.name, args.metrics_file, args.metrics_port)
     with contextlib.ExitStack() as opened:

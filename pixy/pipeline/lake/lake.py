@@ -117,27 +117,45 @@ class Lake:
             LakeError: it is the lake of another cluster, or the folder holds something else.
         """
         location = Location(uri, options)
+        table = cls._open_or_empty(location) or DataTable.create(
+            location,
+            f"topics of Kafka cluster {cluster}, archived by kafka-pixy",
+            properties(cluster, cluster_id),
+        )
+        lake = cls(location, table)
+        lake._check_cluster(cluster, cluster_id)
+        return lake
+
+    @classmethod
+    def check(cls, uri: str, cluster: str, cluster_id: str, options: dict[str, str] | None = None) -> None:
+        """Raise LakeError where :meth:`open_or_create` would; write nothing."""
+        location = Location(uri, options)
+        table = cls._open_or_empty(location)
+        if table is not None:
+            cls(location, table)._check_cluster(cluster, cluster_id)
+
+    @staticmethod
+    def _open_or_empty(location: Location) -> DataTable | None:
+        """Open the table of records; return None where a lake can be created, and raise LakeError where it cannot."""
         refuse_old(location)
         table = DataTable.open(location)
-        if table is None:
-            others = location.files("")
-            if others:
-                raise LakeError(
-                    f"{location.root} is not a lake and not empty (there is {others[0][0]}): give a new folder"
-                )
-            table = DataTable.create(
-                location,
-                f"topics of Kafka cluster {cluster}, archived by kafka-pixy",
-                properties(cluster, cluster_id),
-            )
-        lake = cls(location, table)
-        if cluster_id and lake.identity.cluster_id and cluster_id != lake.identity.cluster_id:
+        if table is not None:
+            return table
+        location.check_writable()
+        others = location.files("")
+        if others:
             raise LakeError(
-                f"{location.root} is the lake of Kafka cluster {lake.identity.cluster_id} "
-                f"({lake.identity.cluster}); this is cluster {cluster_id} ({cluster}): one lake "
+                f"{location.root} is not a lake and not empty (there is {others[0][0]}): give a new folder"
+            )
+        return None
+
+    def _check_cluster(self, cluster: str, cluster_id: str) -> None:
+        if cluster_id and self.identity.cluster_id and cluster_id != self.identity.cluster_id:
+            raise LakeError(
+                f"{self.location.root} is the lake of Kafka cluster {self.identity.cluster_id} "
+                f"({self.identity.cluster}); this is cluster {cluster_id} ({cluster}): one lake "
                 "holds one cluster, give another --lake"
             )
-        return lake
 
     # -- reading ----------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 import pyarrow.fs
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from deltalake.fs import DeltaStorageHandler
 
 from pixy.pipeline.errors import LakeError
@@ -40,9 +41,13 @@ class Location:
     Attributes:
         root: the folder as people name it, and delta-rs opens it.
         local: whether it is a path of this machine.
+
+    Raises:
+        LakeError: the name is empty, or neither a path nor a URI.
     """
 
     def __init__(self, uri: str, options: dict[str, str] | None = None) -> None:
+        _check_name(uri)
         self.local = is_local(uri)
         self.options = dict(options or {})
         if self.local:
@@ -60,6 +65,17 @@ class Location:
             raise LakeError(f"{path!r} leads out of {self.root}")
         return f"{self.root}/{path}" if path else self.root
 
+    def check_writable(self) -> None:
+        """Raise LakeError if the folder cannot be created, or not be written. A store is not asked."""
+        if not self.local:
+            return
+        folder = Path(self.root)
+        there = next(each for each in (folder, *folder.parents) if each.exists())
+        if not there.is_dir():
+            raise LakeError(f"cannot write to {self.root}: {there} is not a folder")
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise LakeError(f"cannot write to {self.root}: {there} may not be written")
+
     def for_spark(self, path: str) -> str:
         """Name a file for Spark. A local one without a scheme would be one of the cluster's default file system."""
         if self.local:
@@ -73,7 +89,11 @@ class Location:
         if not self.local and self._filesystem is None:
             try:
                 self._filesystem = pyarrow.fs.PyFileSystem(DeltaStorageHandler(self.root, self.options))
-            except (OSError, ValueError) as error:
+            except TableNotFoundError as error:  # delta-rs's word for a scheme that it does not know
+                raise LakeError(
+                    f"cannot open {self.root}: there is no store for {self.root.partition('://')[0]}://"
+                ) from error
+            except (OSError, ValueError, DeltaError) as error:
                 raise LakeError(f"cannot open {self.root}: {error}") from error
         return self._filesystem
 
@@ -128,6 +148,18 @@ class Location:
         except OSError as error:
             raise LakeError(f"cannot look at {self.at(path)}: {error}") from error
         return int(info.size or 0) if info.type == pyarrow.fs.FileType.File else None
+
+
+def _check_name(uri: str) -> None:
+    if not uri:
+        raise LakeError("the name of the lake is empty: give a folder or a URI")
+    if not is_local(uri):
+        if not uri.partition("://")[2].strip("/"):
+            raise LakeError(f"{uri} is neither a folder nor a URI such as s3a://bucket/lake")
+    elif urlsplit(uri).netloc not in ("", "localhost"):
+        raise LakeError(
+            f"{uri} names a host, not a folder: the URI of a folder has three slashes, as in file:///lake"
+        )
 
 
 def _with_conditional_put(options: dict[str, str]) -> dict[str, str]:

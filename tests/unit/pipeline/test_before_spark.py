@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,13 @@ import yaml
 
 from pixy.cli import pipeline_common
 from pixy.cli.pipeline import MODULES, run
+from pixy.pipeline.archive import archive
+from pixy.pipeline.lake import Lake
 from pixy.pipeline.lake.state import Ledger
 from pixy.pipeline.spark import session
 from tests.unit.pipeline.support import make_lake, publish, rows, write_file
 
+ARCHIVE = ["archive", "--config", "pixy.yaml", "--topics", "orders"]
 AUDIT = ["audit", "--out", "out"]
 TABLE = ["audit-table", "--config", "pixy.yaml", "--columns", "topic,partition,offset", "--format"]
 REPLAY = ["replay", "--config", "pixy.yaml", "--to", "again"]
@@ -90,7 +94,7 @@ def test_a_lake_that_is_not_there(argv: list[str], folder: Path, capfd: pytest.C
 
 
 def test_every_command_with_a_lake_and_spark_is_seen_here() -> None:
-    """Of the others `archive` makes its lake, `migrate` and `scan` have no Spark or no lake."""
+    """Of the others `archive` makes its lake (see below), `migrate` and `scan` have no Spark or no lake."""
     here = {"verify", "replay", "expire", "vacuum", "optimize", "erase", "audit", "audit-table"}
     assert set(MODULES) - here == {"archive", "migrate", "scan"}
 
@@ -169,6 +173,67 @@ def test_a_table_that_may_be_elsewhere_is_left_to_spark(
     monkeypatch.setattr(session.jars, "check_java", lambda: None)
     with pytest.raises(AssertionError, match="Spark was started"):
         run([*TABLE, *table])
+
+
+class Cluster:
+    """A cluster with the topic `orders`."""
+
+    def cluster_id(self) -> str:
+        return "kafka-1"
+
+    def topics(self) -> dict[str, int]:
+        return {"orders": 1}
+
+
+@pytest.fixture
+def reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "admin_view", lambda _: Cluster())
+
+
+@pytest.mark.parametrize(
+    ("lake", "reason"),
+    [
+        ("", "the name of the lake is empty: give a folder or a URI"),
+        ("plain", "{folder}/plain is not a lake and not empty (there is notes.txt): give a new folder"),
+        ("pixy.yaml", "cannot write to {folder}/pixy.yaml: {folder}/pixy.yaml is not a folder"),
+        ("pixy.yaml/lake", "cannot write to {folder}/pixy.yaml/lake: {folder}/pixy.yaml is not a folder"),
+        ("locked/lake", "cannot write to {folder}/locked/lake: {folder}/locked may not be written"),
+        (
+            "other",
+            "{folder}/other is the lake of Kafka cluster kafka-2 (main); this is cluster kafka-1 (main): "
+            "one lake holds one cluster, give another --lake",
+        ),
+        (
+            "old",
+            "{folder}/old is a lake of format 1: run `kafka-pixy pipeline migrate --lake {folder}/old`, "
+            "which makes it a Delta table and rewrites no file of records",
+        ),
+    ],
+)
+@pytest.mark.usefixtures("reached")
+def test_a_lake_that_archive_cannot_use(
+    lake: str, reason: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "plain" / "notes.txt").touch()
+    (folder / "locked").mkdir()
+    Lake.open_or_create(str(folder / "other"), "main", "kafka-2")
+    (folder / "old").mkdir()
+    (folder / "old" / "_lake.json").write_text("{}")
+    # As root, everything may be written.
+    monkeypatch.setattr(os, "access", lambda path, _: Path(path).name != "locked")
+    reason = reason.format(folder=folder)
+    assert refused([*ARCHIVE, "--lake", lake], capfd, 1) == reason
+    assert list((folder / "locked").iterdir()) == []
+
+
+@pytest.mark.usefixtures("reached")
+def test_archive_starts_spark_before_it_makes_a_lake(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session.jars, "check_java", lambda: None)
+    monkeypatch.setattr(pipeline_common.console, "quiet", True)
+    for lake in ("lake", "empty", "new/lake"):
+        with pytest.raises(AssertionError, match="Spark was started"):
+            run([*ARCHIVE, "--lake", lake])
+    assert not (folder / "new").exists()
 
 
 def test_spark_starts_where_everything_is_there(monkeypatch: pytest.MonkeyPatch) -> None:

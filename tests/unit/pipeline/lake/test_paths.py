@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pixy.pipeline.errors import LakeError
+from pixy.pipeline.lake import Lake
 from pixy.pipeline.lake.locations import Location
 
 
@@ -59,3 +60,29 @@ def test_names_of_local_folders(tmp_path: Path) -> None:
         assert (location.root, location.local, location.filesystem) == (str(folder), True, None)
         assert location.for_spark("data") == f"file://{folder}/data"
     assert location.files("data") == [] and location.size("data") is None
+
+
+@pytest.mark.parametrize(
+    ("uri", "reason"),
+    [
+        ("", "the name of the lake is empty: give a folder or a URI"),
+        ("s3a:/lake", "s3a:/lake is neither a folder nor a URI such as s3a://bucket/lake"),
+        ("s3a://", "s3a:// is neither a folder nor a URI such as s3a://bucket/lake"),
+        ("C:\\lake", "C:\\lake is neither a folder nor a URI such as s3a://bucket/lake"),
+        (
+            "file://lake",
+            "file://lake names a host, not a folder: the URI of a folder has three slashes, as in file:///lake",
+        ),
+        ("htp://bucket/lake", "cannot open htp://bucket/lake: there is no store for htp://"),
+        ("gs2://bucket/lake", "cannot open gs2://bucket/lake: there is no store for gs2://"),
+    ],
+)
+def test_a_misspelt_name_is_refused(
+    uri: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An empty name and `file://lake` made a lake in the working folder, and the others were tracebacks."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(LakeError) as caught:
+        Lake.open_or_create(uri, "main", "kafka-1")
+    assert str(caught.value) == reason
+    assert list(tmp_path.iterdir()) == []
