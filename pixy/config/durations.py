@@ -14,6 +14,8 @@ _UNITS = {
     "m": 60.0,
     "h": 3600.0,
 }
+_LONGEST = 9_223_372_036.0
+"""Seconds that Go's 64 bits of nanoseconds hold."""
 _PART = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 
 
@@ -21,7 +23,7 @@ def parse_duration(text: str) -> float:
     """Convert a text such as ``1h15m`` or ``500ms`` to seconds.
 
     Raises:
-        ValueError: the text is not a duration.
+        ValueError: the text is not a duration, or one of more than 292 years, as for Go.
     """
     sign, rest = 1.0, text
     if rest[:1] in ("+", "-"):
@@ -35,7 +37,7 @@ def parse_duration(text: str) -> float:
             raise ValueError(f"invalid duration {text!r}")
         total += float(match[1]) * _UNITS[match[2]]
         position = match.end()
-    if not rest:
+    if not rest or total > _LONGEST:
         raise ValueError(f"invalid duration {text!r}")
     return sign * total
 

@@ -19,6 +19,17 @@ AnyInt = Annotated[int, Meta(ge=0)]
 PositiveDuration = Annotated[Duration, Meta(gt=0)]
 AnyDuration = Annotated[Duration, Meta(ge=0)]
 
+KafkaTimeout = Annotated[Duration, Meta(gt=0, le=300)]
+"""Of a request; the bounds of this and of what follows are librdkafka's."""
+KafkaSession = Annotated[Duration, Meta(gt=0, le=3600)]
+"""Of a member of a group, or between its heartbeats."""
+KafkaFetchWait = Annotated[Duration, Meta(ge=0, le=300)]
+KafkaDelivery = Annotated[Duration, Meta(ge=1, le=2_147_483)]
+"""Of a message or a connection."""
+KAFKA_MESSAGE_BYTES = 1_000_000_000
+KAFKA_PREFETCH_BYTES = 2_097_151 * 1024
+KAFKA_BUFFER_BYTES = 2_147_483_647 * 1024
+
 
 def seconds(value: float) -> Duration:
     """Return a number of seconds as the default of a field."""

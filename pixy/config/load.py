@@ -281,7 +281,9 @@ class Walk:
         if kind is bool and tag == "bool":
             return bool(_CONSTRUCT.construct_yaml_bool(node))
         if kind is int and tag == "int":
-            return int(_CONSTRUCT.construct_yaml_int(node))
+            number = int(_CONSTRUCT.construct_yaml_int(node))
+            if -(2**63) <= number < 2**63:
+                return number
         if kind is float and tag in ("int", "float"):
             return float(_CONSTRUCT.construct_yaml_float(node))
         if kind is kinds.Duration:

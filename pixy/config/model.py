@@ -16,9 +16,16 @@ from msgspec import Meta
 
 from pixy.config.client_id import generate_client_id
 from pixy.config.kinds import (
+    KAFKA_BUFFER_BYTES,
+    KAFKA_MESSAGE_BYTES,
+    KAFKA_PREFETCH_BYTES,
     AnyDuration,
     Compression,
     Duration,
+    KafkaDelivery,
+    KafkaFetchWait,
+    KafkaSession,
+    KafkaTimeout,
     KafkaVersion,
     PositiveDuration,
     PositiveInt,
@@ -71,9 +78,9 @@ class Sasl:
 class Net:
     """``proxies.X.net``"""
 
-    dial_timeout: Annotated[Duration, Meta(ge=1)] = _seconds(30)
-    read_timeout: PositiveDuration = _seconds(30)
-    write_timeout: PositiveDuration = _seconds(30)
+    dial_timeout: KafkaDelivery = _seconds(30)
+    read_timeout: KafkaTimeout = _seconds(30)
+    write_timeout: KafkaTimeout = _seconds(30)
     sasl: Sasl = field(default_factory=Sasl)
 
 
@@ -96,12 +103,12 @@ class Producer:
     retry_backoff: PositiveDuration = _seconds(10)
     retry_max: PositiveInt = 6
     shutdown_timeout: AnyDuration = _seconds(30)
-    timeout: AnyDuration = _seconds(10)
-    max_message_bytes: Annotated[int, Meta(ge=1000)] = 1_000_000
+    timeout: Annotated[Duration, Meta(ge=0, le=900)] = _seconds(10)
+    max_message_bytes: Annotated[int, Meta(ge=1000, le=KAFKA_MESSAGE_BYTES)] = 1_000_000
     compression: Compression = Compression("snappy")
     required_acks: RequiredAcks = RequiredAcks("wait_for_all")
     partitioner: str = "hash"
-    buffer_max_bytes: Annotated[int, Meta(ge=1_048_576)] = 67_108_864
+    buffer_max_bytes: Annotated[int, Meta(ge=1_048_576, le=KAFKA_BUFFER_BYTES)] = 67_108_864
     max_topics: PositiveInt = 10_000
 
 
@@ -112,7 +119,9 @@ class Consumer:
     disabled: bool = False
     ack_timeout: PositiveDuration = _seconds(300)
     channel_buffer_size: PositiveInt = 4096
-    fetch_max_bytes: Annotated[int, Meta(gt=0, extra={"name": "fetch_bytes"})] = 1_048_576
+    fetch_max_bytes: Annotated[int, Meta(gt=0, le=KAFKA_MESSAGE_BYTES, extra={"name": "fetch_bytes"})] = (
+        1_048_576
+    )
     long_polling_timeout: PositiveDuration = _seconds(3)
     max_pending_messages: PositiveInt = 300
     max_retries: Annotated[int, Meta(ge=-1)] = -1
@@ -120,18 +129,18 @@ class Consumer:
     offsets_refresh_interval: PositiveDuration = _seconds(86_400)
     subscription_timeout: PositiveDuration = _seconds(15)
     retry_backoff: PositiveDuration = _seconds(0.5)
-    fetch_max_wait: AnyDuration = _seconds(0.25)
+    fetch_max_wait: KafkaFetchWait = _seconds(0.25)
     rebalance_delay: AnyDuration = _seconds(0.25)
     initial_offset: str = "newest"
     membership: str = "kafka"
     group_protocol: str = "classic"
     group_instance_id: str = ""
-    session_timeout: PositiveDuration = _seconds(15)
-    heartbeat_interval: PositiveDuration = _seconds(0.5)
+    session_timeout: KafkaSession = _seconds(15)
+    heartbeat_interval: KafkaSession = _seconds(0.5)
     join_timeout: AnyDuration = _seconds(10)
-    drain_timeout: AnyDuration = _seconds(2)
+    drain_timeout: Annotated[Duration, Meta(ge=0, le=86_000)] = _seconds(2)
     prefetch_max_messages: PositiveInt = 512
-    prefetch_max_bytes: Annotated[int, Meta(ge=1_048_576)] = 16_777_216
+    prefetch_max_bytes: Annotated[int, Meta(ge=1_048_576, le=KAFKA_PREFETCH_BYTES)] = 16_777_216
     max_groups: PositiveInt = 256
     max_topics: PositiveInt = 1000
     max_pending_bytes: PositiveInt = 67_108_864
@@ -157,12 +166,12 @@ class Instances:
     auto_commit: bool = True
     auto_commit_interval: PositiveDuration = _seconds(5)
     pause_after: PositiveDuration = _seconds(5)
-    fetch_max_bytes: PositiveInt = 1_048_576
-    fetch_max_wait: AnyDuration = _seconds(0.25)
-    prefetch_max_messages: PositiveInt = 20_000
-    prefetch_max_bytes: Annotated[int, Meta(ge=65_536)] = 4_194_304
-    session_timeout: PositiveDuration = _seconds(15)
-    heartbeat_interval: PositiveDuration = _seconds(1)
+    fetch_max_bytes: Annotated[int, Meta(gt=0, le=KAFKA_MESSAGE_BYTES)] = 1_048_576
+    fetch_max_wait: KafkaFetchWait = _seconds(0.25)
+    prefetch_max_messages: Annotated[int, Meta(gt=0, le=10_000_000)] = 20_000
+    prefetch_max_bytes: Annotated[int, Meta(ge=65_536, le=KAFKA_PREFETCH_BYTES)] = 4_194_304
+    session_timeout: KafkaSession = _seconds(15)
+    heartbeat_interval: KafkaSession = _seconds(1)
 
 
 @dataclass(slots=True)
@@ -175,7 +184,7 @@ class Journal:
     linger: Annotated[Duration, Meta(ge=0.01)] = _seconds(0.5)
     buffer_events: int = 100_000
     compression: Compression = Compression("zstd")
-    delivery_timeout: Annotated[Duration, Meta(ge=1)] = _seconds(30)
+    delivery_timeout: KafkaDelivery = _seconds(30)
     shutdown_timeout: AnyDuration = _seconds(5)
 
 

@@ -14,7 +14,9 @@ from urllib.parse import urlsplit
 from pixy.config import files, model, validate_security
 from pixy.config.addresses import is_broker, split_address
 from pixy.config.client_id import VALID
+from pixy.config.durations import format_duration
 from pixy.config.exposure import address_problem, exposure_problem
+from pixy.config.kinds import Duration
 from pixy.config.load import check_kafka_version
 from pixy.config.secrets import MASK
 from pixy.errors import ConfigError
@@ -275,7 +277,11 @@ def _bounds(section: str, values: object) -> str:
                 if bound is not None and not holds(value, bound):
                     # One name differs from its key, because the original's text does.
                     name = (meta.extra or {}).get("name", field)
-                    return f"{section}{name} must be {symbol} {bound:g}"
+                    # Large bounds in full; and a duration's upper bound as one writes it.
+                    shown = f"{bound:.12g}"
+                    if symbol == "<=" and kind.__origin__ is Duration:
+                        shown = format_duration(bound)
+                    return f"{section}{name} must be {symbol} {shown}"
     return ""
 
 

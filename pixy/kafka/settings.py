@@ -87,13 +87,17 @@ def producer(proxy: Proxy, partitioner: str) -> Settings:
     }
 
 
+_LONGEST = 2_147_483.0
+"""Seconds: librdkafka has 31 bits of milliseconds, 24 days."""
+
+
 def message_timeout(conf: Producer) -> float:
     """Return the seconds after which a message that Kafka has not confirmed is given up.
 
     The Go original made ``retry_max`` attempts, ``retry_backoff`` apart. An idempotent producer can retry at once and any
     number of times within the same time.
     """
-    return max(1.0, conf.retry_backoff * conf.retry_max + conf.timeout)
+    return min(max(1.0, conf.retry_backoff * conf.retry_max + conf.timeout), _LONGEST)
 
 
 def journal(proxy: Proxy) -> Settings:

@@ -191,6 +191,24 @@ def test_a_bad_value_names_its_line() -> None:
             "proxies: {a: {journal: {buffer_events: 999}}}",
             "journal.buffer_events must be >= journal.batch_events",
         ),
+        ("proxies: {a: {net: {read_timeout: 10m}}}", "net.read_timeout must be <= 5m"),
+        ("proxies: {a: {net: {dial_timeout: 2562047h}}}", "net.dial_timeout must be <= 596h31m23s"),
+        (
+            "proxies: {a: {producer: {max_message_bytes: 1000000001}}}",
+            "producer.max_message_bytes must be <= 1000000000",
+        ),
+        (
+            "proxies: {a: {consumer: {prefetch_max_bytes: 2147482625}}}",
+            "consumer.prefetch_max_bytes must be <= 2147482624",
+        ),
+        (
+            "proxies: {a: {consumer: {max_groups: 9223372036854775808}}}",
+            "cannot unmarshal !!int `9223372036854775808` into int",
+        ),
+        (
+            "proxies: {a: {consumer: {ack_timeout: 2562048h}}}",
+            "cannot unmarshal !!str `2562048h` into time.Duration",
+        ),
         ("proxies: {a: {journal: {linger: 5ms}}}", "journal.linger must be >= 0.01"),
         ("proxies: {a: {journal: {compression: zip}}}", "bad compression, zip"),
         (
