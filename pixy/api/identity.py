@@ -59,7 +59,7 @@ def enter(guard: Guard, collect: Callable[[], Credentials], address: str) -> Lat
     except Unauthenticated as error:
         guard.unknown(address, "" if seen is None else seen.trace, error)
         raise
-    current.set(Caller(principal, address, seen.trace, until, guard.authenticator.generation))
+    current.set(Caller(principal, address, seen.trace, until, guard.authenticator.generation, seen))
     return None
 
 
@@ -69,7 +69,7 @@ async def _enter_later(guard: Guard, seen: Credentials, address: str) -> None:
     except Unauthenticated as error:
         guard.unknown(address, seen.trace, error)
         raise
-    current.set(Caller(principal, address, seen.trace, until, guard.authenticator.generation))
+    current.set(Caller(principal, address, seen.trace, until, guard.authenticator.generation, seen))
 
 
 def leave_nobody() -> None:

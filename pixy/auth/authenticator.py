@@ -94,6 +94,15 @@ class Authenticator:
         """Return whether a caller who was recognized would be recognized again by the same credential."""
         return caller.generation == self.generation and self._wall() < caller.until
 
+    def still_knows(self, caller: Caller) -> bool:
+        """Return whether a caller who was recognized some time ago would be recognized now: a key may have been removed since."""
+        if caller.seen is None or self.holds(caller):
+            return True
+        try:
+            return self.identify(caller.seen)[0].name == caller.principal.name
+        except (Unauthenticated, UnknownTokenKey):
+            return False
+
     async def look_again(self, seen: Credentials) -> tuple[Principal, float]:
         """Do as :meth:`identify`, which has raised UnknownTokenKey, with the issuer's newer keys. Raises Unauthenticated."""
         if self._remote is None or not await self._remote.look_again():

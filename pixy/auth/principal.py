@@ -75,6 +75,7 @@ class Caller(NamedTuple):
         trace: his W3C ``traceparent``, or empty.
         until: seconds since 1970 at which his credential ends, if nobody takes it back before.
         generation: of the keys that he was recognized with (:attr:`pixy.auth.authenticator.Authenticator.generation`).
+        seen: his credentials; None if another process has recognized him.
     """
 
     principal: Principal
@@ -82,6 +83,7 @@ class Caller(NamedTuple):
     trace: str = ""
     until: float = -math.inf
     generation: int = -1
+    seen: Credentials | None = None
 
 
 current: ContextVar[Caller | None] = ContextVar("pixy_caller", default=None)

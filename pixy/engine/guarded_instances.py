@@ -27,7 +27,7 @@ from pixy.engine.instances.messages import (
     SubscribeTo,
     Unsubscribe,
 )
-from pixy.errors import Forbidden, UnknownInstance
+from pixy.errors import Forbidden, Unauthenticated, UnknownInstance
 
 R = TypeVar("R")
 
@@ -92,7 +92,10 @@ class GuardedInstances:
         with self._guard.begin(self._caller, wanted, polls=True) as operation:
             batch = await self._client.read(group, name, request, owner=self._owner)
             operation.carries(lambda: sum(map(message_size, batch.records)))
-        # The rules may be others than when the instance subscribed.
+        # The read may have waited longer than the credential counts, and the rules may be others than when the instance subscribed.
+        if batch.records and not self._guard.authenticator.still_knows(self._caller):
+            batch.give_back()
+            raise Unauthenticated("the credential ended while the read waited")
         for topic in {str(record.topic()) for record in batch.records}:
             if not self._guard.allows(self._caller, self._to("consume", topic, group)):
                 batch.give_back()

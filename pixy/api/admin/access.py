@@ -119,10 +119,17 @@ class Gatekeeper:
         changes = request.method not in ("GET", "HEAD") and path not in READING
         costly = changes or path in COSTLY
         verb = "admin" if costly else "console"
-        with guard.begin(
-            guard.caller(), *(Access(verb, name, EVERYTHING, EVERYTHING) for name in self._clusters)
-        ):
-            pass  # the audit log has its line; a stream that stays open for days would have it at its end
+        caller = guard.caller()
+        try:
+            with guard.begin(
+                caller, *(Access(verb, name, EVERYTHING, EVERYTHING) for name in self._clusters)
+            ):
+                pass  # the audit log has its line; a stream that stays open for days would have it at its end
+        except Forbidden as refusal:
+            # The first cluster that the rules keep from him is not named.
+            raise Forbidden(
+                f"{caller.principal.name} may not {verb} topic * as group * in all clusters"
+            ) from refusal
 
     async def _within(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         caller = address_share(request)

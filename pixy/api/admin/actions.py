@@ -100,7 +100,7 @@ class Actions:
         """
         place = self._place(request)
         allowed = self._allows(Access("admin", place.cluster, place.topic or None, place.group or None))
-        daemon: dict[str, Any] = {"allowed": self._allows(self._on_daemon())}
+        daemon: dict[str, Any] = {"allowed": self._allows(*self._everything())}
         if daemon["allowed"]:
             daemon["sampler"] = self._operator.sampling
             if path := text(request, "path"):
@@ -124,10 +124,16 @@ class Actions:
             }
         )
 
-    def _allows(self, access: Access) -> bool:
+    def _allows(self, *accesses: Access) -> bool:
         """Whether there are actions, and the caller may use them there."""
         guard = self._guard
-        return self._config.admin_actions and (guard is None or guard.allows(guard.caller(), access))
+        return self._config.admin_actions and (
+            guard is None or all(guard.allows(guard.caller(), each) for each in accesses)
+        )
+
+    def _everything(self) -> list[Access]:
+        """The rights that the daemon itself needs. An actor's path tells of any cluster."""
+        return [Access("admin", name, EVERYTHING, EVERYTHING) for name in self._config.proxies]
 
     def _on_daemon(self) -> Access:
         return Access("admin", self._config.cluster_name(""), EVERYTHING, EVERYTHING)

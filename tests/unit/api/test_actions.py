@@ -10,7 +10,7 @@ import pytest
 from pixy.api.admin.merging import merge_actions
 from pixy.auth.keys import make_key
 from pixy.auth.rules import Rules
-from pixy.config import App
+from pixy.config import App, Proxy
 from pixy.config.security import Rule
 from tests.support import eventually
 from tests.unit.api.test_admin import serving
@@ -123,6 +123,15 @@ async def test_an_actor_is_restarted_and_the_sampler_switched_by_who_may_do_ever
         guard.rules = Rules([Rule(["key:ops"], ["admin"], topics=["orders"], groups=["*"])], {})
         assert (await act(restart))[0] == 403
         assert await told("/service/main/fetcher") == {"allowed": False}
+        status, text = await admin.call("/metrics", X_API_Key=key)
+        assert status == 403 and "in all clusters" in text and "default" not in text
+        # The path of an actor tells of any cluster: one of two is not enough.
+        admin.engine.config.proxies["hidden"] = Proxy()
+        guard.rules = Rules(
+            [Rule(["key:ops"], ["*"], clusters=["default", "main"], topics=["*"], groups=["*"])], {}
+        )
+        assert await told("/service/main/fetcher") == {"allowed": False}
+        del admin.engine.config.proxies["hidden"]
         guard.rules = Rules([Rule(["key:ops"], ["*"], topics=["*"], groups=["*"])], {})
         assert await told("/service/main/fetcher") == {"allowed": True, "sampler": True, "restartable": True}
         assert not (await told("/service/main"))["restartable"] and not (await told("/nobody"))["restartable"]
