@@ -43,6 +43,7 @@ HOOKS = (
     "before_restart",
     "after_restart",
 )
+"""Methods that the runtime calls."""
 
 
 class Actor(ActorActions):

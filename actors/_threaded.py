@@ -18,7 +18,7 @@ from collections.abc import Callable, Coroutine
 from types import CoroutineType
 from typing import Any, ClassVar
 
-from actors._actor import Actor
+from actors._actor import HOOKS, Actor
 from actors._core import actions
 from actors._core.accounting import account
 from actors._core.cell import Cell
@@ -29,16 +29,6 @@ from actors._core.termination import depart
 from actors._errors import ActorError, NoAnswer
 
 _numbers = itertools.count()
-
-_HOOKS = (
-    "on_start",
-    "on_stop",
-    "on_failure",
-    "on_receive",
-    "on_child_stopped",
-    "before_restart",
-    "after_restart",
-)
 
 
 class Worker:
@@ -303,7 +293,7 @@ class ThreadedActor(Actor):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        hooks = {hook: getattr(cls, hook) for hook in _HOOKS}
+        hooks = {hook: getattr(cls, hook) for hook in HOOKS}
         for name, function in (
             hooks | {each.__name__: each for each in cls._dispatch_table.values()}
         ).items():

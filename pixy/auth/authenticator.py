@@ -94,14 +94,17 @@ class Authenticator:
         """Return whether a caller who was recognized would be recognized again by the same credential."""
         return caller.generation == self.generation and self._wall() < caller.until
 
-    def still_knows(self, caller: Caller) -> bool:
-        """Return whether a caller who was recognized some time ago would be recognized now: a key may have been removed since."""
+    def again(self, caller: Caller) -> Caller | None:
+        """Recognize a caller again, some time later, by what he showed. None if he would be another one now, or nobody."""
         if caller.seen is None or self.holds(caller):
-            return True
+            return caller
         try:
-            return self.identify(caller.seen)[0].name == caller.principal.name
+            principal, until = self.identify(caller.seen)
         except (Unauthenticated, UnknownTokenKey):
-            return False
+            return None  # one whose token has newer keys asks again
+        if principal.name != caller.principal.name:
+            return None
+        return caller._replace(principal=principal, until=until, generation=self.generation)
 
     async def look_again(self, seen: Credentials) -> tuple[Principal, float]:
         """Do as :meth:`identify`, which has raised UnknownTokenKey, with the issuer's newer keys. Raises Unauthenticated."""

@@ -65,6 +65,10 @@ class Credentials(NamedTuple):
     trace: str = ""
     principal: Principal | None = None
 
+    def __repr__(self) -> str:
+        """Show no secret: a caller has his credentials with him, wherever he is printed."""
+        return "Credentials(...)"
+
 
 class Caller(NamedTuple):
     """A principal and where he calls from.

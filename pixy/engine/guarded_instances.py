@@ -93,7 +93,7 @@ class GuardedInstances:
             batch = await self._client.read(group, name, request, owner=self._owner)
             operation.carries(lambda: sum(map(message_size, batch.records)))
         # The read may have waited longer than the credential counts, and the rules may be others than when the instance subscribed.
-        if batch.records and not self._guard.authenticator.still_knows(self._caller):
+        if batch.records and self._guard.authenticator.again(self._caller) is None:
             batch.give_back()
             raise Unauthenticated("the credential ended while the read waited")
         for topic in {str(record.topic()) for record in batch.records}:

@@ -15,13 +15,10 @@ from typing import Final
 from aiohttp import web
 
 from pixy.api.edge.callers import address_share
-from pixy.api.rest.identity import credentials
 from pixy.auth.patterns import EVERYTHING
-from pixy.auth.principal import Caller, Credentials
+from pixy.auth.principal import Caller
 from pixy.auth.rules import Access
-from pixy.auth.tokens import UnknownTokenKey
 from pixy.engine.guard import Guard
-from pixy.errors import Unauthenticated
 
 PAGES: Final = 16
 """Streams of one caller: the principal, or the address without ``auth``. The console serves 64 pages in all."""
@@ -34,13 +31,12 @@ class TooManyPages(Exception):
 
 
 class _Stream:
-    """One of them, and what its caller has shown."""
+    """One of them."""
 
-    def __init__(self, request: web.Request, caller: Caller | None, seen: Credentials) -> None:
+    def __init__(self, request: web.Request, caller: Caller | None) -> None:
         self.request = request
         self.name = address_share(request) if caller is None else caller.principal.name
         self.caller = caller
-        self.seen = seen
 
 
 class Streams:
@@ -63,10 +59,7 @@ class Streams:
     def begin(self, request: web.Request) -> Iterator[None]:
         """Hold a stream for a ``with`` block; its caller has been admitted. Raises TooManyPages."""
         guard = self._guard
-        if guard is None:
-            stream = _Stream(request, None, Credentials())
-        else:
-            stream = _Stream(request, guard.caller(), credentials(request, guard.authenticator))
+        stream = _Stream(request, None if guard is None else guard.caller())
         if self._pages[stream.name] >= PAGES:
             raise TooManyPages(f"{PAGES} pages of this caller watch already")
         self._pages[stream.name] += 1
@@ -86,15 +79,10 @@ class Streams:
         guard, stream = self._guard, self._open.get(id(request))
         if guard is None or stream is None or (caller := stream.caller) is None:
             return True  # of a stream that has come through another worker, that one knows the caller
-        if not guard.authenticator.holds(caller):
-            try:
-                principal, until = guard.authenticator.identify(stream.seen)
-            except (Unauthenticated, UnknownTokenKey):
-                return False  # a page whose token has newer keys connects again
-            if principal.name != caller.principal.name:
-                return False
-            generation = guard.authenticator.generation
-            caller = stream.caller = Caller(principal, caller.address, caller.trace, until, generation)
+        again = guard.authenticator.again(caller)
+        if again is None:
+            return False
+        caller = stream.caller = again
         accesses = (Access("console", name, EVERYTHING, EVERYTHING) for name in self._clusters)
         return all(guard.allows(caller, each) for each in accesses)
 

@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 
 from pixy.auth.keys import make_key
+from pixy.auth.principal import Caller, Credentials, Principal
 from pixy.auth.rules import Rules
 from pixy.cli.serve import listeners
 from pixy.config import App, Kafka, Proxy
@@ -42,6 +43,11 @@ async def serving(file: Path) -> AsyncIterator[Engine]:
     finally:
         await engine.stop()
         del sandbox
+
+
+def test_a_caller_is_printed_without_his_secret() -> None:
+    caller = Caller(Principal("key:a"), seen=Credentials(api_key="kp_hidden", authorization="Bearer hidden"))
+    assert "hidden" not in f"{caller} {caller!r} {caller.seen}"
 
 
 async def test_a_waiting_read_hands_nothing_out_once_its_key_is_removed(tmp_path: Path) -> None:
