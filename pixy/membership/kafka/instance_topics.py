@@ -219,8 +219,7 @@ class InstanceTopics:
     def check(self, batch: tuple[Commit, ...]) -> Check | None:
         """Make what keeps positions of topics that are gone out of a commit; None if no topic has an id.
 
-        A topic that does not exist may be made again before the commit reaches Kafka, the more so as librdkafka repeats a commit that
-        was refused because there is no topic.
+        A topic that does not exist may be made again before the commit reaches Kafka.
         """
         made = {(each.topic, each.partition) for each in batch}
         known = {each: was for each, was in self._ids.items() if each in made and was != NULL_UUID}

@@ -113,18 +113,6 @@ def test_a_commit_whose_thread_cannot_be_started_is_no_obstacle_to_the_last_one(
     assert one.coordinator.seen == [("commit", 2)]
 
 
-def test_what_may_not_be_committed_fails_and_is_not_handed_to_librdkafka(
-    one: Fixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It would repeat the commit of a topic that does not exist, until there is one of the name perhaps."""
-    handed: list[tuple[Commit, ...]] = []
-    monkeypatch.setattr(one.client, "_commit_plain", handed.append)
-    gone, there = Commit("gone", 0, 5, ""), Commit("t", 0, 5, "")
-    with pytest.raises(KafkaError, match="topic or partition that does not exist"):
-        one.client.commit((gone, there), wait=True, check=lambda _offsets, commits: commits[1:])
-    assert handed == [(there,)]
-
-
 def test_closing_waits_for_a_commit_in_progress(one: Fixture) -> None:
     one.client.commit(commit(1), wait=False)
     threading.Timer(0.05, one.coordinator.answer.set).start()
