@@ -37,6 +37,19 @@ class StartError(PixyError):
     """The service or a part of it failed to start."""
 
 
+class NotValidNow(StartError):
+    """A certificate is not valid at this time, and the one in use is.
+
+    Args:
+        text: says so.
+        since: when it becomes valid, in seconds since 1970; None: it has expired.
+    """
+
+    def __init__(self, text: str, since: float | None = None) -> None:
+        super().__init__(text)
+        self.since = since
+
+
 class InvalidParameter(PixyError):
     """A request is invalid; the text names the parameter."""
 

@@ -1,11 +1,14 @@
 """TLS of the daemon's own listeners: one description for HTTP and gRPC, which can be read again while they serve.
 
-Connections that stand keep the certificate that they began with; new ones get the new one.
+Connections that stand keep the certificate that they began with; new ones get the new one. One that is not valid now never replaces
+one that is: clients would refuse it, and somebody has confused two files, or has renewed too late.
 """
 
 from __future__ import annotations
 
 import ssl
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,8 @@ import grpc
 from pixy.config.certificates import server_context
 from pixy.config.files import tls_problem
 from pixy.config.model import Tls
-from pixy.errors import StartError
+from pixy.config.validity import Validity, validity_of
+from pixy.errors import NotValidNow, StartError
 
 
 class ServerTls:
@@ -22,20 +26,28 @@ class ServerTls:
 
     Args:
         config: the section ``tls``, with a certificate.
+        wall: seconds since 1970.
 
     Raises:
         StartError: the files cannot be read, or do not fit.
     """
 
-    def __init__(self, config: Tls) -> None:
+    def __init__(self, config: Tls, wall: Callable[[], float] = time.time) -> None:
         self._config = config
+        self._wall = wall
+        self._validity: Validity | None = None
         self._context: ssl.SSLContext
         self._grpc: Any
         self._generation = 0
         self.load()
 
     def load(self) -> None:
-        """Read the files. Raises StartError, and then the earlier certificates stay in use. Blocks."""
+        """Read the files. Blocks.
+
+        Raises:
+            StartError: they cannot be read, or do not fit; then the earlier certificates stay in use, as with NotValidNow: the
+                certificate has expired or is not valid yet, and the earlier one is.
+        """
         config = self._config
         names = (config.key_path, config.certificate_path, config.client_ca_path)
         try:
@@ -44,9 +56,23 @@ class ServerTls:
         except Exception as error:  # whatever OpenSSL or the file system says, the files are the reason
             reason = tls_problem(config) or f"tls: {', '.join(filter(None, names))}: {error}"
             raise StartError(reason) from error
-        self._context = context
+        assert chain is not None
+        validity = validity_of(chain)
+        self._prefer_valid(validity)
+        self._context, self._validity = context, validity
         self._grpc = grpc.ssl_server_certificate_configuration([(key, chain)], root_certificates=ca)
         self._generation += 1
+
+    def _prefer_valid(self, new: Validity | None) -> None:
+        """Raise NotValidNow if a new certificate is not valid now, and the one in use is."""
+        now = self._wall()
+        if not self._generation or new is None or not (problem := new.problem(now)):
+            return
+        if self._validity is None or not self._validity.problem(now):
+            text = (
+                f"tls.certificate_path {self._config.certificate_path} {problem}, and the one in use is valid"
+            )
+            raise NotValidNow(text, new.since if now < new.since else None)
 
     def context(self) -> ssl.SSLContext:
         """Return the context for the next handshake over HTTP, of what was read last.

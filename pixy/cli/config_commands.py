@@ -18,6 +18,7 @@ from pixy.config.effective import DEFAULT, as_yaml, rows
 from pixy.config.environment import CONFIG
 from pixy.config.load import Origins
 from pixy.config.notes import notes_of
+from pixy.config.validity import expiry_note
 from pixy.errors import ConfigError
 from pixy.escaping import escaped
 
@@ -76,7 +77,7 @@ def main(argv: Sequence[str]) -> int:
             return _complain(f"kafka-pixy config: {problem}", EXIT_WRONG)
         changed = sum(row.origin != DEFAULT for row in shown)
         print(_summary(flags.config or os.environ.get(CONFIG, ""), list(app.proxies), changed))
-        for note in notes_of(app):
+        for note in filter(None, (*notes_of(app), expiry_note(app.tls))):
             print(escaped(f"note: {note}"))
     elif known.json:
         print(json.dumps([row._asdict() for row in shown], indent=2))

@@ -2,7 +2,8 @@
 
 What is read again is used at once: rules, limits, groups of callers, severities of loggers; API keys and keys of tokens;
 certificates, for new connections. Other changed keys are named in the log: they need a restart. What is wrong is said
-in one line, and the part that it belongs to stays as it was. Files that somebody is writing are read when he has finished.
+in one line, and the part that it belongs to stays as it was. Files that somebody is writing are read when he has finished. A
+certificate that is not valid yet is read again once it is.
 """
 
 from __future__ import annotations
@@ -11,14 +12,16 @@ import asyncio
 import dataclasses
 import logging
 import os
+import time
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, TypeVar
 
 from pixy.cli.logs import set_severities
 from pixy.config import App
 from pixy.config.secrets import sections
+from pixy.config.validity import invalid_note
 from pixy.engine.engine import Engine
-from pixy.errors import PixyError
+from pixy.errors import NotValidNow, PixyError
 
 logger = logging.getLogger("pixy")
 
@@ -89,7 +92,10 @@ class Reloader:
         self._running = values_of(app)
         self._read = read
         self._interval = app.reload_interval
-        auth, tls = app.auth, app.tls
+        self._tls = tls = app.tls
+        self._valid_from: float | None = None
+        """When a certificate becomes valid that waits for that, in seconds since 1970."""
+        auth = app.auth
         keys = (auth.keys_file, auth.jwt.jwks_file)
         certificates = (tls.certificate_path, tls.key_path, tls.client_ca_path)
         self._paths = tuple(filter(None, (config_file, *keys, *certificates)))
@@ -106,11 +112,12 @@ class Reloader:
         looked = self._seen
         while True:
             try:
-                async with asyncio.timeout(self._interval or None):
+                async with asyncio.timeout(self._until_look()):
                     await self._wanted.wait()
             except TimeoutError:
                 before, looked = looked, await asyncio.to_thread(fingerprint, self._paths)
-                if looked == self._seen or looked != before:
+                changed = bool(self._interval) and looked != self._seen
+                if looked != before or not (changed or self._is_due()):
                     continue
             else:
                 await self._settle()
@@ -121,6 +128,16 @@ class Reloader:
                 await self.reload(engine)
             except Exception:
                 logger.exception("reloading failed, not everything that has changed is in use")
+
+    def _is_due(self) -> bool:
+        return self._valid_from is not None and time.time() >= self._valid_from
+
+    def _until_look(self) -> float | None:
+        """Return the seconds until the next look; None: until somebody requests it."""
+        if self._valid_from is None:
+            return self._interval or None
+        left = max(_PAUSE, self._valid_from - time.time())
+        return min(left, self._interval or left)
 
     async def _settle(self) -> None:
         """Wait until the files look the same twice: whoever requests a reload may still be writing one, and half a file may be valid."""
@@ -156,14 +173,31 @@ class Reloader:
             _complain("keys", keys)
         else:
             keys()
-        done &= await self._try("certificates", engine.reload_certificates)
+        certificates = await self._reload_certificates(engine)
         engine.reopen_logs()
-        if done:
-            logger.info("reloaded the configuration, keys and certificates")
+        if done and certificates is not False:
+            read = ", keys and certificates" if certificates else " and keys"
+            logger.info("reloaded the configuration%s", read)
         else:
             logger.warning(
                 "reloaded only in part: correct what the errors before this line name, and reload again"
             )
+
+    async def _reload_certificates(self, engine: Engine) -> bool | None:
+        """Read the certificates again. Return whether they are in use; None: they wait, or have expired, and valid ones stay."""
+        self._valid_from = None
+        try:
+            await engine.reload_certificates()
+        except NotValidNow as error:
+            self._valid_from = error.since
+            logger.warning("reloading: the certificates stay as they were: %s", error)
+            return None
+        except PixyError as error:
+            _complain("certificates", error)
+            return False
+        if note := await asyncio.to_thread(invalid_note, self._tls):
+            logger.warning("reloading: %s", note)
+        return True
 
     async def _try(self, what: str, step: Callable[[], Awaitable[None]]) -> bool:
         try:

@@ -30,6 +30,7 @@ from pixy.config.environment import CONFIG
 from pixy.config.exposure import exposed
 from pixy.config.files import tls_problem
 from pixy.config.notes import start_notes
+from pixy.config.validity import invalid_note
 from pixy.engine.engine import Engine
 from pixy.engine.service import ListenerSpec
 from pixy.errors import ConfigError, PixyError, StartError, in_words
@@ -86,7 +87,7 @@ def serve(options: argparse.Namespace, app: App, args: Sequence[str]) -> int:
         return EXIT_FAILED_TO_START
     if not app.auth.enabled and (open_to_others := exposed(app)):
         _complain(f"kafka-pixy: insecure: anybody who can reach it is served on {', '.join(open_to_others)}")
-    for note in [*start_notes(app), *options.notes]:
+    for note in filter(None, (*start_notes(app), *options.notes, invalid_note(app.tls))):
         _complain(f"kafka-pixy: {note}")
     try:
         if hosted or app.server.processes > 1:

@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import time
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,14 @@ import grpc
 import pytest
 import trustme
 
+from pixy.api.tls import ServerTls
 from pixy.cli.serve import listeners
 from pixy.config import App, Kafka, Proxy
+from pixy.config.model import Tls
 from pixy.config.security import Rule
 from pixy.engine.engine import Engine
 from pixy.engine.service import Reload
-from pixy.errors import StartError
+from pixy.errors import NotValidNow, StartError
 from pixy.kafka.sandbox import Sandbox
 from pixy.proto import kafkapixy_pb2 as pb
 from pixy.proto.kafkapixy_pb2_grpc import KafkaPixyStub
@@ -33,9 +37,16 @@ class Authority:
         self.ca = ca or trustme.CA()
         self.folder = folder
 
-    def serve(self) -> None:
-        """Write the daemon's own certificate, and itself as the CA of clients."""
-        issued = self.ca.issue_cert("localhost", "127.0.0.1")
+    def serve(self, since: float = -1, until: float = 1) -> None:
+        """Write the daemon's own certificate, and itself as the CA of clients.
+
+        Args:
+            since: the begin of the certificate's validity, in days from now.
+            until: its end.
+        """
+        now = datetime.now(UTC)
+        begin, end = (now + timedelta(each) for each in (since, until))
+        issued = self.ca.issue_cert("localhost", "127.0.0.1", not_before=begin, not_after=end)
         issued.cert_chain_pems[0].write_to_path(self.folder / "cert.pem")
         issued.private_key_pem.write_to_path(self.folder / "key.pem")
         self.ca.cert_pem.write_to_path(self.folder / "ca.pem")
@@ -195,3 +206,73 @@ async def test_certificates_and_the_ca_of_clients_change_while_it_serves(
     with pytest.raises(StartError, match=r"^tls\.key_path .*key\.pem: holds no private key"):
         await clients.engine._service.ask(Reload(), block=False)
     assert await clients.http(new, new.client("shop")) == 200, "the last certificates stay in use"
+
+
+DAY = 86_400.0
+
+
+def tls_of(folder: Path) -> tuple[ServerTls, list[float]]:
+    """The certificates of a folder, and the time, which may be changed."""
+    config = Tls(certificate_path=str(folder / "cert.pem"), key_path=str(folder / "key.pem"))
+    wall = [time.time()]
+    return ServerTls(config, lambda: wall[0]), wall
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "said"), [(-3, -2, "has expired on"), (2, 3, "is not valid before")]
+)
+def test_a_certificate_that_is_not_valid_replaces_none_that_is(
+    authority: Authority, tmp_path: Path, since: float, until: float, said: str
+) -> None:
+    tls, wall = tls_of(tmp_path)
+    first = tls.context()
+    authority.serve(since, until)
+    with pytest.raises(
+        NotValidNow, match=rf"^tls\.certificate_path .*cert\.pem {said} 20.*Z, and the one in use is"
+    ) as caught:
+        tls.load()
+    assert tls.context() is first
+    if until < 0:
+        assert caught.value.since is None
+        return
+    assert caught.value.since == pytest.approx(wall[0] + 2 * DAY, abs=10)
+    wall[0] = caught.value.since
+    tls.load()
+    assert tls.context() is not first, "now it is valid"
+
+
+def test_where_none_is_valid_the_new_one_is_taken(authority: Authority, tmp_path: Path) -> None:
+    authority.serve(-3, -2)
+    tls, wall = tls_of(tmp_path)
+    first = tls.context()
+    authority.serve(-5, -4)
+    tls.load()
+    assert tls.context() is not first
+    authority.serve()
+    tls.load()
+    wall[0] += 2 * DAY
+    first = tls.context()
+    tls.load()
+    assert tls.context() is not first, "the CA of clients changes also while the certificate has expired"
+
+
+def test_a_certificate_whose_time_cannot_be_read_is_taken(authority: Authority, tmp_path: Path) -> None:
+    tls, _ = tls_of(tmp_path)
+    first = tls.context()
+    authority.serve(-3, -2)
+    file = tmp_path / "cert.pem"
+    odd = file.read_text().replace("BEGIN CERT", "BEGIN TRUSTED CERT").replace("END CERT", "END TRUSTED CERT")
+    file.write_text(odd)
+    tls.load()
+    assert tls.context() is not first
+
+
+async def test_clients_get_the_valid_certificate_behind_a_reload_with_an_expired_one(
+    clients: Clients, authority: Authority
+) -> None:
+    shop = authority.client("shop")
+    authority.serve(-3, -2)
+    with pytest.raises(NotValidNow):
+        await clients.engine._service.ask(Reload(), block=False)
+    assert await clients.http(authority, shop) == 200
+    assert await clients.grpc(authority, shop) is grpc.StatusCode.OK

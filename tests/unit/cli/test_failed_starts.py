@@ -7,9 +7,11 @@ import gc
 import socket
 import sys
 import warnings
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+import trustme
 from confluent_kafka import KafkaError, KafkaException
 
 from pixy.cli import logs, open_files, serve, tap
@@ -316,3 +318,32 @@ def test_a_sandbox_that_does_not_answer_is_one_line(
     head, _, tail = text.partition("{}")
     assert done.returncode == 1 and shown.count("\n") == 1 and not opened, shown
     assert shown.startswith(f"{head}the sandbox does not answer: ") and shown.endswith(tail), shown
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "checked", "warned"),
+    [
+        (-3, -2, "has expired on 20", True),
+        (2, 30, "is not valid before 20", True),
+        (-3, 13, "expires on 20", False),
+        (-3, 15, "", False),
+    ],
+)
+def test_a_certificate_that_clients_refuse_is_said_and_served(
+    since: float, until: float, checked: str, warned: bool, tmp_path: Path, opened: list[str]
+) -> None:
+    begin, end = (datetime.now(UTC) + timedelta(each) for each in (since, until))
+    issued = trustme.CA().issue_cert("localhost", not_before=begin, not_after=end)
+    issued.cert_chain_pems[0].write_to_path(tmp_path / "c.pem")
+    issued.private_key_pem.write_to_path(tmp_path / "c.key")
+    path = tmp_path / "c.yaml"
+    path.write_text(f"tls: {{certificate_path: {tmp_path}/c.pem, key_path: {tmp_path}/c.key}}\n")
+    named = f"tls.certificate_path {tmp_path}/c.pem {checked}"
+    done = run_in_process(lambda: main(["config", "check", f"--config={path}"]))
+    assert done.returncode == 0 and (f"note: {named}" in done.stdout.decode()) is bool(checked), done.stdout
+    assert (b"note:" in done.stdout) is bool(checked), done.stdout
+    done = start(f"--config={path}")
+    shown = done.stderr.decode()
+    assert (done.returncode, opened) == (0, ["opened"]), shown
+    assert shown.startswith(f"kafka-pixy: {named}") if warned else not shown, shown
+    assert shown.count("\n") == warned

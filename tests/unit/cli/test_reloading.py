@@ -9,6 +9,7 @@ import pty
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from pixy.cli.logs import configured, set_severities
 from pixy.cli.reloading import Reloader, changed_keys, fingerprint, values_of
 from pixy.config import App, Logger, Proxy, load_file, load_text, validate
 from pixy.engine.engine import Engine
-from pixy.errors import ConfigError, StartError, Unauthenticated
+from pixy.errors import ConfigError, NotValidNow, StartError, Unauthenticated
 from tests.kafka.cluster import free_port
 from tests.support import ROOT, Program, eventually
 
@@ -378,3 +379,59 @@ async def test_only_a_reload_without_an_error_claims_success(
     await daemon.reloader.reload(daemon.engine)
     assert ("reloaded the configuration, keys and certificates" in caplog.text) is (not wrong)
     assert ("reloaded only in part" in caplog.text) is bool(wrong)
+
+
+def lines_of(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [f"{each.levelname} {each.getMessage()}" for each in caplog.records if each.name == "pixy"]
+
+
+async def test_a_certificate_that_has_expired_is_one_warning(
+    daemon: Daemon, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse() -> None:
+        raise NotValidNow("tls.certificate_path c.pem has expired on Monday, and the one in use is valid")
+
+    caplog.set_level(logging.INFO, "pixy")
+    daemon.certificates = refuse
+    daemon.write("payments")
+    await daemon.reloader.reload(daemon.engine)
+    assert daemon.allows("payments")
+    assert lines_of(caplog) == [
+        "WARNING reloading: the certificates stay as they were: tls.certificate_path c.pem has expired on Monday, and the one in use is valid",
+        "INFO reloaded the configuration and keys",
+    ]
+
+
+async def test_an_invalid_certificate_that_is_taken_is_one_warning(
+    daemon: Daemon, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reloading, "invalid_note", lambda _tls: "c.pem has expired")
+    caplog.set_level(logging.INFO, "pixy")
+    await daemon.reloader.reload(daemon.engine)
+    assert lines_of(caplog) == [
+        "WARNING reloading: c.pem has expired",
+        "INFO reloaded the configuration, keys and certificates",
+    ]
+
+
+@pytest.mark.parametrize("interval", [0.01, 0])
+async def test_a_certificate_that_is_not_valid_yet_is_read_again_once_it_is(
+    daemon: Daemon, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, interval: float
+) -> None:
+    since, asked, taken = time.time() + 0.3, 0, asyncio.Event()
+
+    def certificates() -> None:
+        nonlocal asked
+        asked += 1
+        if time.time() < since:
+            raise NotValidNow("c.pem is not valid before Monday", since)
+        taken.set()
+
+    monkeypatch.setattr(reloading, "_PAUSE", 0.01)
+    daemon.reloader._interval = interval
+    daemon.certificates = certificates
+    task = asyncio.create_task(daemon.reloader.run(daemon.engine))
+    daemon.reloader.request()
+    await asyncio.wait_for(taken.wait(), 60)
+    task.cancel()
+    assert asked == 2 and caplog.text.count("is not valid before") == 1, "it says so once"
