@@ -16,6 +16,25 @@ _LONG = 16 * 1024
 """Bytes of a body that is not looked at before it is its turn. What is shorter is parsed in a millisecond or two, whatever is in it."""
 
 
+_PLAIN = frozenset({"", "identity"})
+_SHOWN = 100
+
+
+def coding_of(request: web.BaseRequest) -> str:
+    """Return how the body is packed (Content-Encoding), in lower case; empty if it is not. Nothing here unpacks it."""
+    lines = request.headers.getall("Content-Encoding", ())
+    coding = ", ".join(each.strip().lower() for each in lines)
+    return "" if coding in _PLAIN else coding
+
+
+def packed(request: web.BaseRequest) -> str:
+    """Say that the body is packed, to where nothing unpacks it: parsed as it is, it would mean nothing, or something else. Else empty."""
+    coding = coding_of(request)
+    if not coding or not request.body_exists:
+        return ""
+    return f"the body has Content-Encoding {coding[:_SHOWN]}, and none is taken here: send it as it is"
+
+
 class UnreadableBody(Exception):
     """The body is not valid HTTP; the text says why."""
 

@@ -10,6 +10,7 @@ from typing import Final
 from aiohttp import web
 
 from pixy.api.admin.streams import Streams, TooManyPages
+from pixy.api.bodies import packed
 from pixy.api.edge.browsers import Browsers
 from pixy.api.edge.callers import address_share
 from pixy.api.edge.edge import Edge
@@ -29,6 +30,8 @@ AT_ONCE: Final = 256
 costs more than a moment has a bound of its own."""
 PROBES: Final = frozenset({"/livez", "/readyz"})
 """Paths that need no caller: probes have no credentials."""
+REASONS: Final = web.RequestKey("reasons", bool)
+"""The key under which a request says whether ``/readyz`` may answer with its reasons; without it, it may not."""
 COSTLY: Final = ("/debug/heap", "/debug/profile")
 """Paths that need ``admin``, because the whole daemon pays for them. So does everything that is no GET."""
 
@@ -90,6 +93,7 @@ class Gatekeeper:
             return error(403, problem)
         if request.path in PROBES:
             leave_nobody()
+            request[REASONS] = self._may_look(request)
             return await self._within(request, handler)
         try:
             await self._admit(request)
@@ -103,7 +107,21 @@ class Gatekeeper:
             return error(403, str(refusal))
         except Limited as refusal:
             return error(429, str(refusal))
+        if problem := packed(request):
+            return error(415, problem)
         return await self._within(request, handler)
+
+    def _may_look(self, request: web.Request) -> bool:
+        """Return whether a probe may hear more than that the daemon is ready. A credential that does not count is as good as none."""
+        guard = self._guard
+        if guard is None:
+            return True
+        try:
+            principal, _ = guard.authenticator.identify(credentials(request, guard.authenticator))
+        except Unauthenticated:
+            return False
+        looks = (Access("console", name, EVERYTHING, EVERYTHING) for name in self._clusters)
+        return all(guard.rules.allows(principal, each) for each in looks)
 
     async def _admit(self, request: web.Request) -> None:
         """Recognize the caller and check rights. Raises Unauthenticated, Forbidden or Limited."""
@@ -175,4 +193,15 @@ def error(status: int, text: str, retry_after: int = 0) -> web.Response:
     )
 
 
-__all__ = ["ACTIONS", "AT_ONCE", "COSTLY", "OWN_RIGHTS", "PROBES", "READING", "STREAM", "Gatekeeper", "error"]
+__all__ = [
+    "ACTIONS",
+    "AT_ONCE",
+    "COSTLY",
+    "OWN_RIGHTS",
+    "PROBES",
+    "READING",
+    "REASONS",
+    "STREAM",
+    "Gatekeeper",
+    "error",
+]

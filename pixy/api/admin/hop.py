@@ -17,6 +17,7 @@ import aiohttp
 from aiohttp import WSMsgType, web
 
 from actors.console.stream import FORBIDDEN, HEARTBEAT, MAX_MESSAGE, SEND_TIMEOUT
+from pixy.api.admin.access import REASONS
 from pixy.api.edge.callers import address_share
 from pixy.api.identity import leave_nobody
 from pixy.api.siblings import PROVING_HEADER
@@ -70,6 +71,7 @@ def recognizing(secret: str) -> Any:
     ) -> web.StreamResponse:
         leave_nobody()
         current.set(caller_in(request.headers, secret))
+        request[REASONS] = True  # that worker knows who may hear them
         return await handler(request)
 
     return recognize

@@ -29,7 +29,7 @@ from prometheus_client.exposition import choose_encoder
 from yarl import URL
 
 from pixy.api.admin import hop, merging
-from pixy.api.admin.access import error
+from pixy.api.admin.access import REASONS, error
 from pixy.api.admin.shared_answers import SharedAnswers
 from pixy.api.siblings import ADMIN, Sibling, WorkerSockets
 
@@ -164,13 +164,16 @@ class WorkersAdmin:
     async def _livez(self, request: web.Request) -> web.StreamResponse:
         return await self._own(request)
 
-    async def _readyz(self, _request: web.Request) -> web.Response:
-        return await self._merged("/readyz", self._merge_readiness)
+    async def _readyz(self, request: web.Request) -> web.Response:
+        reasons = request.get(REASONS, False)
+        return await self._merged(("/readyz", reasons), lambda: self._merge_readiness(reasons))
 
-    async def _merge_readiness(self) -> tuple[int, bytes, str]:
+    async def _merge_readiness(self, reasons: bool) -> tuple[int, bytes, str]:
         answers, late = await self._all("/readyz", within=READY)
         documents = {number: merging.parsed(body) for number, (_, body, _) in answers.items()}
         found = merging.merge_readiness(documents, self._sockets.worker.count, late, READY)
+        if not reasons:
+            found = {"ready": found["ready"]}
         return 200 if found["ready"] else 503, json.dumps(found).encode(), "application/json"
 
     async def _findings(self, _request: web.Request) -> web.Response:

@@ -40,7 +40,7 @@ _MEANING = {
     408: "No message arrived in time.",
     409: "The request conflicts with the current state.",
     413: "Too large.",
-    415: "The content type of the body is not supported.",
+    415: "The content type of the body, or its Content-Encoding, is not supported.",
     422: "A parameter or field is wrong; the text names it.",
     429: "The caller has used up what he may (`limits`), or a bounded queue is full.",
     500: "Kafka refused the request; the text gives its reason.",

@@ -11,9 +11,18 @@ from aiohttp import web
 from msgspec import Meta, Struct
 
 from pixy import __version__, errors
+from pixy.api.bodies import packed
 from pixy.api.rest.params import Params
 from pixy.api.rest.render import to_json
-from pixy.api.rest.responses import EMPTY, UNKNOWN_TOPIC, query_of, read_body, respond, respond_error
+from pixy.api.rest.responses import (
+    EMPTY,
+    UNKNOWN_TOPIC,
+    PackedBody,
+    query_of,
+    read_body,
+    respond,
+    respond_error,
+)
 from pixy.api.rest.router import Match
 from pixy.engine.admin_messages import GroupView
 from pixy.engine.cluster_admin import MOST_GROUPS
@@ -134,6 +143,8 @@ class AdminEndpoints:
         return respond(EMPTY)
 
     async def _body(self, request: web.BaseRequest, kind: type[B]) -> B:
+        if problem := packed(request):
+            raise PackedBody(problem)
         failed = "Failed to read the request: err=({})"
         body = await read_body(request, _MAX_BODY, failed)
         try:

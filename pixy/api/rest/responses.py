@@ -19,10 +19,25 @@ SMALL: Final = 1024
 """Bytes of a body that the byte budget does not count: as many as there may be requests hold little together."""
 UNKNOWN_TOPIC = "Unknown topic"
 
+
+class BodyTooLarge(errors.InvalidParameter):
+    """The body exceeds the limit and was not read."""
+
+    def __init__(self, size: int | None, limit: int) -> None:
+        shown = f"{size} bytes" if size is not None else "more"
+        super().__init__(f"message is too large: {shown}, at most {limit} are read")
+
+
+class PackedBody(errors.InvalidParameter):
+    """The body is packed, and its endpoint takes it as it is."""
+
+
 # The first class that matches decides.
 _STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.Unauthenticated, 401),
     (errors.Forbidden, 403),
+    (BodyTooLarge, 413),
+    (PackedBody, 415),
     (errors.InvalidParameter, 400),
     (errors.LongPollTimeout, 408),
     (errors.UnknownTopic, 404),
@@ -35,18 +50,8 @@ _STATUS: tuple[tuple[type[Exception], int], ...] = (
 )
 
 
-class BodyTooLarge(errors.InvalidParameter):
-    """The body exceeds the limit and was not read."""
-
-    def __init__(self, size: int | None, limit: int) -> None:
-        shown = f"{size} bytes" if size is not None else "more"
-        super().__init__(f"message is too large: {shown}, at most {limit} are read")
-
-
 def status_of(error: Exception) -> int:
     """Return the HTTP status of an error."""
-    if isinstance(error, BodyTooLarge):
-        return 413
     for kind, status in _STATUS:
         if isinstance(error, kind):
             return status
@@ -165,6 +170,7 @@ __all__ = [
     "SMALL",
     "UNKNOWN_TOPIC",
     "BodyTooLarge",
+    "PackedBody",
     "count",
     "is_long",
     "query_of",

@@ -90,8 +90,8 @@ def too_many(config: Rest) -> ApiError:
 
 
 def _is_gzip(request: web.BaseRequest) -> bool:
-    coding = request.headers.get("Content-Encoding", "").strip().lower()
-    if coding in ("", "identity"):
+    coding = reading.coding_of(request)
+    if not coding:
         return False
     if coding in ("gzip", "x-gzip"):
         return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import gzip
 import json
 import logging
 from collections import Counter
@@ -42,11 +43,16 @@ class Admin:
         self.http = http
 
     async def call(
-        self, path: str, method: str = "GET", listener: str = "admin", **headers: str
+        self,
+        path: str,
+        method: str = "GET",
+        listener: str = "admin",
+        body: bytes | None = None,
+        **headers: str,
     ) -> tuple[int, str]:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         url = f"http://{self.engine.addresses[listener]}{path}"
-        async with self.http.request(method, url, headers=named) as answer:
+        async with self.http.request(method, url, headers=named, data=body) as answer:
             return answer.status, await answer.text()
 
     def forget(self) -> None:
@@ -224,8 +230,7 @@ async def test_rights_are_needed_for_everything_but_probes(tmp_path: Path) -> No
     async with serving(tmp_path / "keys") as admin:
         assert admin.engine.guard is not None
         assert (await admin.call("/livez"))[0] == 200
-        status, text = await admin.call("/readyz")
-        assert status == 200 and "cluster" not in text
+        assert await admin.call("/readyz") == (200, '{"ready": true}')
         assert (await admin.call("/metrics"))[0] == 401
         assert (await admin.call("/metrics", X_API_Key="kp_wrong"))[0] == 401
 
@@ -242,6 +247,53 @@ async def test_rights_are_needed_for_everything_but_probes(tmp_path: Path) -> No
         # A caller who may do everything with some topics does not see those of others.
         assert await statuses(Rule(who, ["*"], topics=["orders*"], groups=["*"])) == [403] * 5
         assert await statuses(Rule(who, ["*"], clusters=["other"], topics=["*"], groups=["*"])) == [403] * 5
+
+
+async def test_a_probe_hears_no_more_than_its_caller_may(tmp_path: Path) -> None:
+    """Not even how many clusters there are, or are down."""
+    key, stored = make_key("ops")
+    (tmp_path / "keys").write_text(stored.line())
+    async with serving(tmp_path / "keys") as admin:
+        guard, who = admin.engine.guard, ["key:ops"]
+        assert guard is not None
+        for rule, more in (
+            (Rule(who, ["console"], topics=["*"], groups=["*"]), True),
+            (Rule(who, ["console"], topics=["orders"], groups=["*"]), False),
+            (Rule(who, ["describe"], topics=["*"], groups=["*"]), False),
+        ):
+            guard.rules = Rules((rule,), {})
+            status, text = await admin.call("/readyz", X_API_Key=key)
+            assert status == 200 and ('"cluster": "main"' in text) is more, (rule, text)
+            for wrong in ("kp_wrong", ""):
+                assert await admin.call("/readyz", X_API_Key=wrong) == (200, '{"ready": true}')
+        server: Any = admin.engine.system.lookup("/service/admin")
+        server._cell.actor._readiness.draining = True
+        assert await admin.call("/readyz") == (503, '{"ready": false}')
+
+
+@pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "Nonsense", "identity, gzip"])
+async def test_a_packed_body_is_refused_where_nothing_unpacks_it(coding: str) -> None:
+    def on(config: App) -> None:
+        config.admin_actions = True
+
+    packed = gzip.compress(b'{"partitions": 3}')
+    async with serving(change=on) as admin:
+        for path, method, listener in (
+            ("/actions/pause?group=g&confirm=g", "POST", "admin"),
+            ("/mcp", "POST", "admin"),
+            ("/debug/log?logger=pixy&level=info", "POST", "admin"),
+            ("/topics/packed", "PUT", "rest"),
+            ("/topics/packed", "PATCH", "rest"),
+        ):
+            headers = {"Content_Encoding": coding, "Content_Type": "application/json"}
+            status, text = await admin.call(path, method, listener, packed, **headers)
+            said = f"the body has Content-Encoding {coding.lower()}, and none is taken here: send it as it is"
+            assert (status, json.loads(text)) == (415, {"error": said}), path
+        assert not list(admin.engine.counters["main"].pauses), "nothing was done"
+        assert (await admin.call("/findings", Content_Encoding=coding))[0] == 200, "there is no body"
+        plain = {"Content_Encoding": "Identity", "Content_Type": "application/json"}
+        status, _ = await admin.call("/actions/pause?group=g&confirm=g", "POST", body=b"{}", **plain)
+        assert status == 200
 
 
 def test_a_flame_graph_escapes_names_and_is_whole() -> None:

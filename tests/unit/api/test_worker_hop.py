@@ -69,16 +69,23 @@ async def test_another_worker_knows_the_caller_and_serves_the_stream(tmp_path: P
 async def test_a_worker_that_does_not_answer_makes_the_daemon_unready(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with with_worker(tmp_path) as (admin, siblings, _):
-        assert (await admin.call("/readyz"))[0] == 200
-        monkeypatch.setattr(
-            workers, "READY", 0.5
-        )  # not before: on a busy machine the one above may take longer
+    async with with_worker(tmp_path) as (admin, siblings, key):
+        monkeypatch.setattr(workers, "READY", 60.0)  # on a busy machine the first answer may take seconds
+        assert await admin.call("/readyz") == (200, '{"ready": true}')
+        _, text = await admin.call("/readyz", X_API_Key=key)
+        assert {each["check"] for each in json.loads(text)["checks"]} == {
+            "worker",
+            "kafka",
+            "serving",
+            "loop",
+        }
+        monkeypatch.setattr(workers, "READY", 0.5)
         path = str(tmp_path / "2.sock")
         with socket.socket(socket.AF_UNIX) as frozen:  # a stopped process: connections wait for ever
             frozen.bind(path + ADMIN)
             frozen.listen()
             siblings.update([*siblings.everybody, Sibling(2, 1, path)])
-            status, text = await admin.call("/readyz")
+            assert await admin.call("/readyz") == (503, '{"ready": false}')
+            status, text = await admin.call("/readyz", X_API_Key=key)
         reasons = [each["reason"] for each in json.loads(text)["checks"] if each["check"] == "worker"]
         assert (status, "worker 2 does not answer within 0.5 s" in reasons) == (503, True), text
