@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import hmac
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from typing import Final
 from urllib.parse import urlencode
 
 import aiohttp
+from multidict import CIMultiDictProxy
 
 from pixy.engine.workers import Stray, Worker
 
@@ -45,6 +47,17 @@ class Sibling:
     process: int
     path: str
     retiring: bool = False
+
+
+def is_worker(headers: CIMultiDictProxy[str], secret: str) -> bool:
+    """Return whether a request proves to be another worker's, once.
+
+    Args:
+        headers: its own.
+        secret: that all workers share.
+    """
+    given = headers.getall(PROVING_HEADER, ())
+    return len(given) == 1 and hmac.compare_digest(given[0].encode("utf-8", "replace"), secret.encode())
 
 
 class WorkerSockets:
@@ -121,4 +134,4 @@ class WorkerSockets:
         self._sessions.clear()
 
 
-__all__ = ["ACKS", "ADMIN", "PROVING_HEADER", "Sibling", "WorkerSockets"]
+__all__ = ["ACKS", "ADMIN", "PROVING_HEADER", "Sibling", "WorkerSockets", "is_worker"]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
@@ -17,10 +16,10 @@ import aiohttp
 from aiohttp import WSMsgType, web
 
 from actors.console.stream import FORBIDDEN, HEARTBEAT, MAX_MESSAGE, SEND_TIMEOUT
-from pixy.api.admin.access import REASONS
+from pixy.api.admin.access import REASONS, error
 from pixy.api.edge.callers import address_share
 from pixy.api.identity import leave_nobody
-from pixy.api.siblings import PROVING_HEADER
+from pixy.api.siblings import PROVING_HEADER, is_worker
 from pixy.auth.principal import Caller, Principal, current
 
 CALLER: Final = "X-Kafka-Pixy-Caller"
@@ -53,24 +52,26 @@ def headers_of(request: web.Request, secret: str) -> dict[str, str]:
     return found
 
 
-def caller_in(headers: Mapping[str, str], secret: str) -> Caller | None:
-    """Return the caller that another worker names; None: it names none, or it is no worker that asks."""
-    given, named = headers.get(PROVING_HEADER, ""), headers.get(CALLER)
-    if named is None or not hmac.compare_digest(given.encode("utf-8", "replace"), secret.encode()):
+def caller_in(headers: Mapping[str, str]) -> Caller | None:
+    """Return the caller that another worker names; None: it names none."""
+    named = headers.get(CALLER)
+    if named is None:
         return None
     name, groups, address, trace = json.loads(named)
     return Caller(Principal(name, frozenset(groups)), address, trace)
 
 
 def recognizing(secret: str) -> Any:
-    """Return the middleware of the listener for other workers."""
+    """Return the middleware of the listener for other workers, which answers nobody else."""
 
     @web.middleware
     async def recognize(
         request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
     ) -> web.StreamResponse:
         leave_nobody()
-        current.set(caller_in(request.headers, secret))
+        if not is_worker(request.headers, secret):
+            return error(403, "this is a socket for the workers of a daemon")
+        current.set(caller_in(request.headers))
         request[REASONS] = True  # that worker knows who may hear them
         return await handler(request)
 

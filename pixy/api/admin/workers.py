@@ -31,7 +31,7 @@ from yarl import URL
 from pixy.api.admin import hop, merging
 from pixy.api.admin.access import REASONS, error
 from pixy.api.admin.shared_answers import SharedAnswers
-from pixy.api.siblings import ADMIN, Sibling, WorkerSockets
+from pixy.api.siblings import ADMIN, PROVING_HEADER, Sibling, WorkerSockets
 
 logger = logging.getLogger("pixy.api")
 
@@ -129,7 +129,10 @@ class WorkersAdmin:
         try:
             async with (
                 asyncio.timeout(within),
-                self._session(worker).get(f"http://worker{path}", headers={"Accept": accept}) as answer,
+                self._session(worker).get(
+                    f"http://worker{path}",
+                    headers={"Accept": accept, PROVING_HEADER: self._sockets.worker.secret},
+                ) as answer,
             ):
                 return answer.status, await answer.read(), answer.headers.get("Content-Type", "")
         except TimeoutError as problem:

@@ -78,11 +78,11 @@ class TrustedProxies:
             address = getattr(address, "ipv4_mapped", None) or address
             if any(address in network for network in self._networks):
                 return True
-        hop = request.headers.get(HOP_HEADER)
-        if hop is None or hop not in self._peers:
+        hops = request.headers.getall(HOP_HEADER, ())
+        if len(hops) != 1 or hops[0] not in self._peers:
             return False
         self._refresh()
-        return remote in self._addresses.get(hop, ())
+        return remote in self._addresses.get(hops[0], ())
 
     async def start(self) -> None:
         """Look the peers' names up for the first time."""

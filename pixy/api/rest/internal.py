@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hmac
 import logging
 
 from aiohttp import web
@@ -14,7 +13,7 @@ from pixy.api.rest.metering import Serve
 from pixy.api.rest.server import RestServer
 from pixy.api.restv1.app import RestV1
 from pixy.api.restv1.workers import FromWorkers
-from pixy.api.siblings import ACKS, PROVING_HEADER, WorkerSockets
+from pixy.api.siblings import ACKS, WorkerSockets, is_worker
 from pixy.engine.engine import Engine
 from pixy.engine.workers import Stray
 from pixy.errors import PixyError
@@ -63,8 +62,7 @@ class WorkerServer(RestServer):
         return answer
 
     async def _ack(self, request: web.BaseRequest) -> web.Response:
-        given = request.headers.get(PROVING_HEADER, "")
-        if not hmac.compare_digest(given.encode("utf-8", "replace"), self._secret.encode()):
+        if not is_worker(request.headers, self._secret):
             return web.Response(status=403)
         asked = request.query
         stray = Stray(

@@ -264,7 +264,9 @@ class RestServer(Listener):
 
     def _shown(self, guard: Guard, request: web.BaseRequest) -> Credentials:
         """Return the credentials of a request, or of the caller that a forwarding peer has proved. Raises Unauthenticated."""
-        hop = self._rest_v1.peers.hop(request)
+        peers = self._rest_v1.peers
+        peers.refuse_unknown(request)
+        hop = peers.hop(request)
         if hop is None or hop.principal is None:
             return credentials(request, guard.authenticator)
         return Credentials(principal=hop.principal, trace=request.headers.get("traceparent", ""))

@@ -21,15 +21,18 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from pixy.api.edge.proxies import FORWARDED, HOP_HEADER, TrustedProxies
+from pixy.api.identity import single
 from pixy.api.restv1 import errors
 from pixy.api.restv1.cors import Cors
 from pixy.api.restv1.errors import ApiError
+from pixy.api.restv1.origins import below_of, host_of, origin_of
 from pixy.auth.hops import PROOF_HEADER, Hop, Hops
 from pixy.auth.principal import current
 from pixy.config.model import Rest
 from pixy.engine import shares
 from pixy.engine.instances.registry import node_of
 from pixy.engine.shares import Shares
+from pixy.errors import Unauthenticated
 
 if TYPE_CHECKING:
     from pixy.api.restv1.workers import Workers
@@ -118,15 +121,27 @@ class Peers:
             What the peer has proved; None: it does not prove to be forwarded.
 
         Raises:
-            Unauthenticated: its proof is wrong.
+            Unauthenticated: its proof is wrong, or was sent several times, or is that of another node than the one it names.
         """
         if self._hops is None:
             return None
         known = request.get(_HOP)
-        proof = request.headers.get(PROOF_HEADER)
-        if known is None and proof is not None:
-            known = request[_HOP] = self._hops.verify(proof, request.method, request.raw_path)
+        proofs = request.headers.getall(PROOF_HEADER, ())
+        if known is None and proofs:
+            proof = single(proofs, PROOF_HEADER)
+            assert proof is not None
+            known = self._hops.verify(proof, request.method, request.raw_path)
+            if set(request.headers.getall(HOP_HEADER, ())) - {known.node}:
+                raise Unauthenticated(f"{HOP_HEADER} names another node than {PROOF_HEADER}", "bad_hop")
+            request[_HOP] = known
         return known
+
+    def refuse_unknown(self, request: web.BaseRequest) -> None:
+        """Raise Unauthenticated for a proof that cannot be checked here: its request is its caller's, not that of whoever has sent it."""
+        if self._hops is None and PROOF_HEADER in request.headers:
+            raise Unauthenticated(
+                f"{PROOF_HEADER} was sent, and this daemon has no `rest.peer_secret`", "bad_hop"
+            )
 
     def _was_forwarded(self, request: web.BaseRequest, body: bytes) -> bool:
         if self._hops is None:
@@ -292,7 +307,7 @@ class Peers:
             # The owner counts the request for who makes it, not for this daemon.
             headers["X-Forwarded-For"] = request.remote
         if "Forwarded" not in headers:
-            headers.setdefault("X-Forwarded-Host", _host(request))
+            headers.setdefault("X-Forwarded-Host", host_of(request))
             headers.setdefault("X-Forwarded-Proto", request.scheme)
         return headers
 
@@ -322,8 +337,8 @@ class Peers:
         if self._advertised:
             return self._advertised + below + tail
         if not self._trusts(request):
-            return f"{request.scheme}://{_host(request)}{below}{tail}"
-        return f"{_origin(request)}{_below(request)}{tail}"
+            return f"{request.scheme}://{host_of(request)}{below}{tail}"
+        return f"{origin_of(request)}{below_of(request)}{tail}"
 
     async def close(self) -> None:
         """Close the connections to peers."""
@@ -364,51 +379,6 @@ def without_credentials(url: str) -> str:
     """Return a URL without the user and password in it."""
     parts = urlsplit(url)
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-
-
-def _host(request: web.BaseRequest) -> str:
-    """Return the Host of a request, or the address that was connected to. aiohttp would look up a name, and wait for it."""
-    host = request.headers.get("Host")
-    if host is not None:
-        return host
-    name = request.get_extra_info("sockname")
-    return f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "localhost"
-
-
-def _origin(request: web.BaseRequest) -> str:
-    """Return the scheme and host that the client used (RFC 7239, or its forerunners X-Forwarded-*)."""
-    headers = request.headers
-    scheme, host = "", _host(request)
-    if request.forwarded:
-        first = request.forwarded[0]
-        scheme, host = first.get("proto", scheme), first.get("host", host)
-    else:
-        scheme = _first(headers.get("X-Forwarded-Proto", ""))
-        host = _first(headers.get("X-Forwarded-Host", "")) or host
-    scheme = scheme.lower() if scheme.lower() in _PORTS else request.scheme
-    port = _first(headers.get("X-Forwarded-Port", ""))
-    if not request.forwarded and port and urlsplit(f"//{host}").port is None and port != _PORTS[scheme]:
-        host = f"{host}:{port}"
-    return f"{scheme}://{host}"
-
-
-def _below(request: web.BaseRequest) -> str:
-    """Return the part of the path before ``/consumers/`` that the client used."""
-    headers = request.headers
-    path = _first(headers.get("X-Forwarded-Path", ""))
-    if path.startswith("/"):
-        return path[: path.index("/consumers/")] if "/consumers/" in path else path.rstrip("/")
-    path = request.raw_path.partition("?")[0]
-    prefix = _first(headers.get("X-Forwarded-Prefix", "")).strip("/")
-    below = path[: path.index("/consumers/")] if "/consumers/" in path else ""
-    return f"/{prefix}{below}" if prefix else below
-
-
-_PORTS = {"http": "80", "https": "443"}
-
-
-def _first(value: str) -> str:
-    return value.partition(",")[0].strip()
 
 
 MakePeers = Callable[[Rest, TrustedProxies | None, float, Cors], Peers]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
+from multidict import CIMultiDict
 
 from pixy.api.edge.proxies import HOP_HEADER
 from pixy.api.restv1.peers import Peers
@@ -52,7 +53,9 @@ class Pair:
         for name, engine in engines.items():
             engine._clusters["default"].instances = self.instances[name]  # type: ignore[assignment]
 
-    async def delete(self, node: str, name: str, headers: dict[str, str], source: str = "127.0.0.1") -> int:
+    async def delete(
+        self, node: str, name: str, headers: Mapping[str, str], source: str = "127.0.0.1"
+    ) -> int:
         url = f"http://{self.engines[node].addresses['rest']}{PATH}/{name}"
         connector = aiohttp.TCPConnector(local_addr=(source, 0))
         async with (
@@ -69,7 +72,12 @@ def owned_by(node: str) -> str:
 
 @contextlib.asynccontextmanager
 async def pair(
-    folder: Path, *, auth: bool = True, secret: str = "s" * 32, proxies: Sequence[str] = ()
+    folder: Path,
+    *,
+    auth: bool = True,
+    secret: str = "s" * 32,
+    proxies: Sequence[str] = (),
+    peers: bool = True,
 ) -> AsyncIterator[Pair]:
     (folder / "keys").write_text(STORED.line())
     sandbox = Sandbox()
@@ -80,9 +88,10 @@ async def pair(
             config = App(grpc_addr="", tcp_addr=f"127.0.0.1:{port}")
             config.proxies["default"] = Proxy(kafka=Kafka(seed_peers=sandbox.seed_peers))
             config.trusted_proxies = list(proxies)
-            config.rest.node_id = name
-            config.rest.peers = {each: f"http://127.0.0.1:{at}" for each, at in ports.items()}
-            config.rest.peer_secret = secret
+            if peers:
+                config.rest.node_id = name
+                config.rest.peers = {each: f"http://127.0.0.1:{at}" for each, at in ports.items()}
+                config.rest.peer_secret = secret
             config.auth.enabled, config.auth.keys_file = auth, str(folder / "keys")
             config.rules = [Rule(["key:app"], ["consume"], groups=[G])] if auth else []
             engines[name] = engine = Engine(validate(config))
@@ -118,6 +127,50 @@ async def test_a_client_that_says_to_be_forwarded_has_to_prove_it(tmp_path: Path
         changed = hops.sign("b", "DELETE", target, app, b"another body")
         assert await both.delete("b", name, {PROOF_HEADER: changed}) == 401
         assert both.instances["b"].asked == [(name, "key:app")]
+
+
+async def test_headers_of_a_hop_that_are_sent_twice_or_do_not_agree_are_refused(tmp_path: Path) -> None:
+    """Another reader of the request, a proxy for example, might take the other one."""
+    async with pair(tmp_path) as both:
+        name = owned_by("b")
+        hops, target, app = Hops("s" * 32, "a", "ab"), f"{PATH}/{name}", Principal("key:app")
+        foreign = Hops("t" * 32, "a", "ab").sign("b", "DELETE", target, app, b"")
+
+        def good() -> tuple[str, str]:
+            return PROOF_HEADER, hops.sign("b", "DELETE", target, app, b"")
+
+        for sent in (
+            [good(), good()],
+            [good(), (PROOF_HEADER, "")],
+            [good(), (PROOF_HEADER, foreign)],
+            [(PROOF_HEADER, foreign), ("X-API-Key", KEY)],
+            [good(), (HOP_HEADER, "b")],
+            [good(), (HOP_HEADER, "a"), (HOP_HEADER, "c")],
+        ):
+            assert await both.delete("b", name, CIMultiDict(sent)) == 401, sent
+        assert both.instances["b"].asked == []
+        assert await both.delete("b", name, CIMultiDict([good(), (HOP_HEADER, "a")])) == 404
+
+
+async def test_a_proof_is_refused_where_none_can_be_checked(tmp_path: Path) -> None:
+    """Its request would be made as the peer, whose credentials may come with it, or as ``anonymous``."""
+    async with pair(tmp_path, peers=False) as both:
+        proof = Hops("s" * 32, "b", "ab").sign("a", "DELETE", f"{PATH}/x", Principal("key:shop"), b"")
+        for more in ({}, {"X-API-Key": KEY}):
+            assert await both.delete("a", "x", {PROOF_HEADER: proof, **more}) == 401
+        assert await both.delete("a", "x", {"X-API-Key": KEY}) == 404
+
+
+async def test_a_peer_is_believed_if_it_names_itself_once(tmp_path: Path) -> None:
+    async with pair(tmp_path, auth=False) as both:
+        name, far = owned_by("b"), ("X-Forwarded-For", "10.9.9.9")
+        for sent, caller in (
+            ([(HOP_HEADER, "a"), far], "10.9.9.9"),
+            ([(HOP_HEADER, "a"), (HOP_HEADER, "x"), far], "127.0.0.1"),
+            ([(HOP_HEADER, "x"), far], "127.0.0.1"),
+        ):
+            assert await both.delete("b", name, CIMultiDict(sent)) == 404
+            assert both.instances["b"].callers.pop() == caller, sent
 
 
 async def test_without_auth_a_secret_alone_keeps_clients_from_skipping_the_owner(tmp_path: Path) -> None:

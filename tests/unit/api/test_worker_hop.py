@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from pixy.api.admin import workers
-from pixy.api.siblings import ADMIN, Sibling, WorkerSockets
+from pixy.api.siblings import ADMIN, PROVING_HEADER, Sibling, WorkerSockets
 from pixy.auth.keys import make_key
 from pixy.auth.rules import Rules
 from pixy.cli.serve import listeners
@@ -64,6 +64,22 @@ async def test_another_worker_knows_the_caller_and_serves_the_stream(tmp_path: P
             plain, headers={"X-API-Key": key}, skip_auto_headers=["Accept-Encoding"]
         ) as answer:
             assert answer.status == 200 and "Content-Encoding" not in answer.headers
+
+
+async def test_the_socket_for_other_workers_answers_nobody_else(tmp_path: Path) -> None:
+    async with with_worker(tmp_path) as (_, siblings, _key):
+        path = siblings.path + ADMIN
+        async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(path)) as http:
+            for given, status in (
+                ([], 403),
+                (["wrong"], 403),
+                (["secret", "wrong"], 403),
+                (["secret", "secret"], 403),
+                (["secret"], 200),
+            ):
+                headers = [(PROVING_HEADER, each) for each in given]
+                async with http.get("http://worker/findings", headers=headers) as answer:
+                    assert answer.status == status, given
 
 
 async def test_a_worker_that_does_not_answer_makes_the_daemon_unready(
