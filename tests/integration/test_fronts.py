@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import ssl
 from pathlib import Path
 
@@ -167,6 +168,9 @@ async def test_callers_are_known_by_their_certificates_and_certificates_are_read
                     return answer.status
 
             assert [await produced("orders"), await produced("others")] == [200, 403]
+            ways = (("https", ""), ("http", ""), ("", "http"), ("http", "https"))
+            seen = [await asyncio.to_thread(_status_of, address, context, *way) for way in ways]
+            assert dict(zip(ways, seen, strict=True)) == dict.fromkeys(ways, 403)
             with pytest.raises(aiohttp.ClientError):
                 await http.get(url, ssl=nobody)
         credentials = grpc.ssl_channel_credentials(ca.cert_pem.bytes(), shop.private_key_pem.bytes(), chain)
@@ -191,7 +195,26 @@ async def test_callers_are_known_by_their_certificates_and_certificates_are_read
     lines = (tmp_path / "access.log").read_text().splitlines()
     assert [(each["status"], each["principal"]) for each in map(json.loads, lines)] == [
         (200, "cert:shop"),
-        (403, "cert:shop"),
+        *[(403, "cert:shop")] * 5,
         ("OK", "cert:shop"),
         ("PERMISSION_DENIED", "cert:shop"),
     ]
+
+
+def _status_of(address: str, context: ssl.SSLContext, scheme: str, header: str) -> int:
+    """Ask for the topic ``others``; return the answer's status. Whatever a client says of its scheme, the connection has TLS.
+
+    Args:
+        scheme: in the request's target, as clients of proxies send it (RFC 9112, 3.2.2); empty for a path alone.
+        header: X-Forwarded-Proto; empty for none.
+    """
+    host, _, port = address.rpartition(":")
+    origin = f"{scheme}://{address}" if scheme else ""
+    head = f"GET {origin}/topics/others/offsets?group=g HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n"
+    more = f"X-Forwarded-Proto: {header}\r\n" if header else ""
+    with (
+        socket.create_connection((host, int(port)), timeout=60) as plain,
+        context.wrap_socket(plain, server_hostname=host) as tls,
+    ):
+        tls.sendall(f"{head}{more}\r\n".encode())
+        return int(tls.recv(4096).split(b" ")[1])

@@ -21,10 +21,11 @@ _TLS: Final = object()
 class AsgiTransport:
     """The part of :class:`asyncio.Transport` that is asked for."""
 
-    __slots__ = ("_scope",)
+    __slots__ = ("_scope", "_tls")
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope, tls: bool) -> None:
         self._scope = scope
+        self._tls = tls
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         """Return what is known of the connection."""
@@ -33,8 +34,8 @@ class AsgiTransport:
         if name == "sockname":
             return self._scope.get("server") or default
         if name == "sslcontext":
-            return _TLS if self._scope.get("scheme") == "https" else default
-        if name == "ssl_object" and self._scope.get("scheme") == "https":
+            return _TLS if self._tls else default
+        if name == "ssl_object" and self._tls:
             return _Certificate(certificate_of(self._scope))
         return default
 
@@ -64,6 +65,8 @@ class AsgiConnection:
     Args:
         scope: of the request.
         edge: counts bytes, and gives turns.
+        tls: whether the connection has TLS. The scheme of the scope does not tell: Envoy takes it from the request's target, if that
+            has one (RFC 9112, 3.2.2), or from X-Forwarded-Proto, whoever sends that.
     """
 
     final = None
@@ -72,14 +75,14 @@ class AsgiConnection:
     """A client that goes is known by an error of its body, or when the answer is sent."""
     _reading_paused = False
 
-    def __init__(self, scope: Scope, edge: Edge) -> None:
+    def __init__(self, scope: Scope, edge: Edge, tls: bool) -> None:
         client = scope.get("client")
         caller = share_of(client[0]) if client else ""
         self._steps = edge.steps
-        self.transport = AsgiTransport(scope)
+        self.transport = AsgiTransport(scope, tls)
         self.peername = client
         self.sockname = scope.get("server")
-        self.ssl_context = _TLS if scope.get("scheme") == "https" else None
+        self.ssl_context = _TLS if tls else None
         self.slot = Slot(caller, _nothing)
         self.unread = Unread(edge.budget.share(caller))
         self.body_deadline = edge.body_deadline

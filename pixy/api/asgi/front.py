@@ -159,9 +159,9 @@ class _HostedRest(RestServer):
 
     async def bind(self) -> str:
         """See :class:`pixy.api.listener.Listener`."""
-        self._requests = Requests(self._serving(), self._edge)
-        await self._edge.proxies.start()
         self.tls = await _tls_of(self._engine, self._front)
+        self._requests = Requests(self._serving(), self._edge, self.tls is not None)
+        await self._edge.proxies.start()
         return await self._front.address(self._name, self._requests)
 
     def dead(self) -> str:

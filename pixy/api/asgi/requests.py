@@ -42,11 +42,13 @@ class Requests:
     Args:
         handler: answers them.
         edge: counts bytes, and gives turns.
+        tls: whether the listener has TLS.
     """
 
-    def __init__(self, handler: Handler, edge: Edge) -> None:
+    def __init__(self, handler: Handler, edge: Edge, tls: bool = False) -> None:
         self._handler = handler
         self._edge = edge
+        self._tls = tls
         self._tasks: set[asyncio.Task[Any]] = set()
         self.stopping = False
         """Whether requests are ended, and new ones refused."""
@@ -59,7 +61,7 @@ class Requests:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
-        body = _Body(scope, receive, self._edge, task)
+        body = _Body(AsgiConnection(scope, self._edge, self._tls), scope, receive, self._edge, task)
         try:
             await self._serve(scope, body, send, task)
         except asyncio.CancelledError:
@@ -117,11 +119,18 @@ class Requests:
 class _Body:
     """The body of a request: one that comes at once is there before the handler begins, another one is fetched beside it."""
 
-    def __init__(self, scope: Scope, receive: Receive, edge: Edge, task: asyncio.Task[Any]) -> None:
+    def __init__(
+        self,
+        connection: AsgiConnection,
+        scope: Scope,
+        receive: Receive,
+        edge: Edge,
+        task: asyncio.Task[Any],
+    ) -> None:
         self._receive = receive
         self._deadline = edge.body_deadline
         self._task = task
-        self.connection = AsgiConnection(scope, edge)
+        self.connection = connection
         self._fetching: asyncio.Task[None] | None = None
         self._watch: ClientWatch | None = None
         self.content: StreamReader = EMPTY_PAYLOAD

@@ -28,12 +28,14 @@ async def body_of(request: web.BaseRequest, edge: Edge) -> bytes:
         return await read(request, share, lambda _total: None)
 
 
-async def served(edge: Edge, handler: Any, *parts: bytes, method: str = "POST", **scope: Any) -> Any:
+async def served(
+    edge: Edge, handler: Any, *parts: bytes, method: str = "POST", tls: bool = False, **scope: Any
+) -> Any:
     exchange = Exchange("/a%20b", ((b"host", b"h"), (b"x-a", b"1"), (b"x-a", b"2")), method)
     exchange.scope.update(scope)
     for at, part in enumerate(parts, 1):
         exchange.body(part, more=at < len(parts))
-    await exchange.serve(Requests(handler, edge))
+    await exchange.serve(Requests(handler, edge, tls))
     return exchange.answer()
 
 
@@ -52,7 +54,7 @@ async def test_a_handler_sees_the_request_as_it_was_sent(edge: Edge) -> None:
         )
         return respond(b"{}", 201)
 
-    answer = await served(edge, handler, b"on", b"e", query_string=b"q=%20", scheme="https")
+    answer = await served(edge, handler, b"on", b"e", query_string=b"q=%20", tls=True)
     assert answer == (201, b"{}", {b"content-type": b"application/json", b"content-length": b"2"}, {})
     assert seen == {
         "raw_path": "/a%20b?q=%20",
@@ -63,6 +65,23 @@ async def test_a_handler_sees_the_request_as_it_was_sent(edge: Edge) -> None:
         "scheme": "https",
         "body": b"one",
     }
+
+
+@pytest.mark.parametrize("tls", [True, False])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_the_listener_and_not_the_target_says_whether_a_request_came_over_tls(
+    edge: Edge, tls: bool, scheme: str
+) -> None:
+    """``GET http://host/path`` is sent over TLS, too; its client's certificate was lost."""
+    seen: list[Any] = []
+
+    async def handler(request: web.BaseRequest) -> web.StreamResponse:
+        assert request.transport is not None
+        seen.append((request.scheme, request.transport.get_extra_info("ssl_object") is not None))
+        return respond(b"{}")
+
+    await served(edge, handler, b"", scheme=scheme, tls=tls)
+    assert seen == [("https" if tls else "http", tls)]
 
 
 async def test_an_answer_that_the_handler_writes_is_sent_piece_by_piece(edge: Edge) -> None:
