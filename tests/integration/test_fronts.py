@@ -124,6 +124,41 @@ async def test_an_address_that_is_taken_costs_one_line(tmp_path: Path) -> None:
             assert f"listen tcp 127.0.0.1:{port}: bind: address already in use" in line
 
 
+async def test_clients_that_go_and_bodies_that_come_too_late_leave_no_error_in_the_log(
+    tmp_path: Path,
+) -> None:
+    config = "grpc_addr: 127.0.0.1:0\ntcp_addr: 127.0.0.1:0\nbody_timeout: 200ms\nserver: {front: envoy}\n"
+    produce = "POST /topics/t/messages HTTP/1.1\r\nContent-Type: text/plain\r\nContent-Length: 9\r\n"
+    call = "POST /KafkaPixy/Produce HTTP/1.1\r\nContent-Type: application/grpc\r\nContent-Length: 9\r\n"
+    poll = "GET /topics/t/messages?group=g HTTP/1.1\r\n"
+    async with running(tmp_path, config, "--sandbox") as daemon:
+        await daemon.serves()
+
+        async def ask(listener: str, head: str, body: bytes, stays: float | None) -> bytes:
+            """Send a request; go after some seconds, or wait for the beginning of the answer."""
+            address = daemon.address(listener)
+            host, _, port = address.rpartition(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(f"{head}Host: {address}\r\n\r\n".encode() + body)
+            try:
+                async with asyncio.timeout(stays):
+                    return await reader.read(12)
+            except TimeoutError:
+                return b""
+            finally:
+                writer.transport.abort()
+
+        late = [("rest", produce, b""), ("rest", produce, b"x"), ("grpc", call, b""), ("grpc", call, b"\0")]
+        statuses = await asyncio.gather(*(ask(*each, None) for each in late))
+        assert statuses == [b"HTTP/1.1 400"] * 2 + [b"HTTP/1.1 200"] * 2
+        stays = [0.01 * number for number in range(1, 40)]
+        await asyncio.gather(*(ask("rest", poll, b"", each) for each in stays))
+        await asyncio.gather(*(ask(*each, 0.19) for each in late))
+        daemon.process.terminate()
+        assert await daemon.ended() == 0
+    assert not [line for line in daemon.lines if "<asyncio>" in line or "Traceback" in line], daemon.lines
+
+
 TLS_CONFIG = """\
 grpc_addr: 127.0.0.1:0
 tcp_addr: 127.0.0.1:0

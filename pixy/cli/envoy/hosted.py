@@ -22,6 +22,7 @@ from pixy.engine.engine import Engine
 from pixy.engine.service import ListenerSpec
 from pixy.errors import StartError
 
+_OF_PYVOY: Final = "Exception in callback <_pyvoy."
 _HOSTED: Final[dict[type[Any], type[Any]]] = {
     GrpcServer: HostedGrpc,
     RestServer: HostedRest,
@@ -59,6 +60,17 @@ class HostedDaemon(SupervisedDaemon):
         self.channel.say("serving")
 
 
+def report(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Report what has failed in a callback, as the loop would, but for what pyvoy (1.3) does to requests that nobody reads any more.
+
+    It sets the result of a ``receive()`` or ``send()`` also if whoever awaited that was cancelled: each body that came too late
+    (``body_timeout``), and some clients that went, would be an error with a traceback. Nothing else of it is lost.
+    """
+    ours = not str(context.get("message")).startswith(_OF_PYVOY)
+    if ours or not isinstance(context.get("exception"), asyncio.InvalidStateError):
+        loop.default_exception_handler(context)
+
+
 class _Hosted:
     """The daemon's life within Envoy's, which ASGI's lifespan protocol tells of."""
 
@@ -81,6 +93,7 @@ class _Hosted:
 
     async def live(self, receive: Receive, send: Send) -> None:
         """Start the daemon, let Envoy open its ports, and stop when either end wants it."""
+        asyncio.get_running_loop().set_exception_handler(report)
         await receive()
         self._host = Host.of_environment()
         self._channel = Channel(socket.socket(fileno=self._host.descriptor))
@@ -144,4 +157,4 @@ async def application(scope: Scope, receive: Receive, send: Send) -> None:
         await _hosted.live(receive, send)
 
 
-__all__ = ["HostedDaemon", "application"]
+__all__ = ["HostedDaemon", "application", "report"]

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from pixy.cli.envoy import hosted
 from pixy.cli.envoy.bootstrap import CLIENTS, SERVER, bootstrap, write_tls
 from pixy.cli.processes.channel import VARIABLE, Channel, Host
 from pixy.cli.processes.child import tcp_addresses
@@ -147,3 +148,23 @@ async def test_each_end_of_the_line_hears_the_other_until_it_goes() -> None:
     assert await theirs.hear() is None
     theirs.say("ended", 0)  # to nobody
     theirs.close()
+
+
+async def test_what_fails_in_a_callback_is_reported_but_for_results_that_nobody_awaits(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """uvloop and asyncio begin the message alike."""
+    loop, theirs = (
+        asyncio.get_running_loop(),
+        "Exception in callback <_pyvoy.asgi.RecvFutureExecutor object at 0x7f>",
+    )
+    late = asyncio.InvalidStateError("invalid state")
+    hosted.report(loop, {"message": theirs, "exception": late})
+    assert not caplog.records
+    for message, error in (
+        (theirs, RuntimeError("x")),
+        ("Exception in callback of_ours()", late),
+        ("Task was destroyed but it is pending!", None),
+    ):
+        hosted.report(loop, {"message": message, **({"exception": error} if error else {})})
+        assert message in caplog.records.pop().getMessage()
