@@ -39,7 +39,7 @@ class Validity:
         """
         if now < self.since:
             return f"is not valid before {_shown(self.since)}"
-        return f"has expired on {_shown(self.until)}" if now > self.until else ""
+        return f"expired on {_shown(self.until)}" if now > self.until else ""
 
 
 def validity_of(chain: bytes) -> Validity | None:
