@@ -245,4 +245,7 @@ if __name__ == "__main__":
     parser.add_argument("--self-test", action="store_true")
     arguments = parser.parse_args()
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(self_test() if arguments.self_test else main(arguments.port))
+        try:
+            asyncio.run(self_test() if arguments.self_test else main(arguments.port))
+        except OSError as error:
+            parser.exit(1, f"actors_console.py: port {arguments.port}: {error.strerror}\n")

@@ -321,7 +321,7 @@ class Daemon:
             raise
         if self._announce:
             with contextlib.suppress(OSError):  # as with a log that nobody reads: it serves all the same
-                greet(self._app)
+                greet(self._app, engine.addresses)
         await self.serves(engine)
         return await self._serve(engine)
 

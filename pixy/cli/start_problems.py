@@ -9,7 +9,7 @@ from pixy.auth.authenticator import Authenticator
 from pixy.auth.limits import Limiter
 from pixy.auth.patterns import Who
 from pixy.auth.rules import Rules
-from pixy.config.addresses import split_address
+from pixy.config.addresses import problem_of_address, split_address
 from pixy.config.files import problem_of
 from pixy.config.model import App
 from pixy.errors import ConfigError
@@ -35,10 +35,8 @@ def listener_problem(app: App) -> str:
     for key, address in addresses.items():
         if not address or (":" not in address and key != "grpc_addr"):  # the others may be paths
             continue
-        try:
-            split_address(address)
-        except ValueError:
-            return f"{key} {address}: is not host:port: name an address such as 127.0.0.1:19091"
+        if problem := problem_of_address(address):
+            return f"{key} {address}: {problem}: name an address such as 127.0.0.1:19091"
     return _shared_address({**addresses, "unix_addr": app.unix_addr})
 
 

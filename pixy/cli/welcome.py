@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
+from dataclasses import replace
 
 from pixy.cli.credential_hints import access, covered
 from pixy.config.addresses import split_address
@@ -11,10 +13,26 @@ from pixy.config.model import App
 _EVERYWHERE = ("", "0.0.0.0", "::")
 
 
-def greet(app: App) -> None:
-    """Print the text in one piece: unbuffered, ``print`` writes the line end by itself, and a line of the log may come before it."""
-    sys.stdout.write(f"{welcome(app)}\n")
+def greet(app: App, bound: Mapping[str, str]) -> None:
+    """Print the text in one piece: unbuffered, ``print`` writes the line end by itself, and a line of the log may come before it.
+
+    Args:
+        app: the configuration.
+        bound: the listeners' addresses by name, with the ports that the system chose where the configuration says 0.
+    """
+    chosen = replace(
+        app,
+        grpc_addr=_chosen(app.grpc_addr, bound.get("grpc", "")),
+        tcp_addr=_chosen(app.tcp_addr, bound.get("rest", "")),
+        rest=replace(app.rest, addr=_chosen(app.rest.addr, bound.get("rest-v1", ""))),
+    )
+    sys.stdout.write(f"{welcome(chosen)}\n")
     sys.stdout.flush()
+
+
+def _chosen(address: str, bound: str) -> str:
+    host, colon, port = address.rpartition(":")
+    return f"{host}:{bound.rpartition(':')[2]}" if bound and colon and not int(port) else address
 
 
 def welcome(app: App) -> str:

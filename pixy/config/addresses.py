@@ -13,10 +13,18 @@ def split_address(address: str) -> tuple[str | None, int]:
     Raises:
         ValueError: ``address`` has none of these forms.
     """
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isascii() or not port.isdecimal() or len(port) > 9 or int(port) > 65535:
-        raise ValueError(f"bad address: {address!r} is not host:port")
+    if problem := problem_of_address(address):
+        raise ValueError(f"bad address: {address!r} {problem}")
+    host, _, port = address.rpartition(":")
     return host.strip("[]") or None, int(port)
+
+
+def problem_of_address(address: str) -> str:
+    """Describe why a text is none of the forms that :func:`split_address` takes, as the rest of a sentence; empty if it is one."""
+    _, colon, port = address.rpartition(":")
+    if not colon or not port.isascii() or not port.isdecimal():
+        return "is not host:port"
+    return "has a port above 65535" if len(port) > 9 or int(port) > 65535 else ""
 
 
 def is_broker(peer: str) -> bool:
@@ -29,4 +37,4 @@ def is_broker(peer: str) -> bool:
     return found is not None and 0 < int(found["port"] or 9092) < 65536
 
 
-__all__ = ["is_broker", "split_address"]
+__all__ = ["is_broker", "problem_of_address", "split_address"]

@@ -51,7 +51,7 @@ def start(*args: str) -> Finished:
     [
         (
             ["--grpcAddr=127.0.0.1:99999"],
-            "Failed to start service: err=(grpc_addr 127.0.0.1:99999: is not host:port: name an address such as 127.0.0.1:19091)",
+            "Failed to start service: err=(grpc_addr 127.0.0.1:99999: has a port above 65535: name an address such as 127.0.0.1:19091)",
         ),
     ],
 )

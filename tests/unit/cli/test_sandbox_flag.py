@@ -106,6 +106,10 @@ def test_the_greeting_is_written_in_one_piece(monkeypatch: pytest.MonkeyPatch) -
     """Unbuffered, a line of the log came before its line end."""
     out = mock.Mock()
     monkeypatch.setattr("sys.stdout", out)
-    greet(App())
+    app = App(grpc_addr=":0", tcp_addr="127.0.0.1:0", unix_addr="/s")
+    app.rest.addr = "[::1]:0"
+    greet(app, {"grpc": "0.0.0.0:5", "rest": "127.0.0.1:6", "rest-v1": "[::1]:7", "rest-unix": "/s"})
     [(text,)] = [call.args for call in out.write.call_args_list]
     assert text.endswith("Ctrl-C stops it.\n")
+    assert "  gRPC  :5\n" in text and "  REST  127.0.0.1:6 and /s and [::1]:7 (v1 and v2)\n" in text
+    assert "'http://127.0.0.1:6/topics" in text and app.tcp_addr == "127.0.0.1:0"

@@ -34,7 +34,7 @@ PROBLEMS = {
     "no jwks": (JWT.replace("JWKS", "JWKS.none"), "auth.jwt.jwks_file: JWKS.none: no such file or directory"),
     "bad jwks": (JWT.replace("JWKS", "JUNK"), "auth.jwt.jwks_file: JUNK: "),
     "grpc": ("grpc_addr: nonsense\n", "grpc_addr nonsense: is not host:port: "),
-    "port": ("grpc_addr: '127.0.0.1:99999'\n", "grpc_addr 127.0.0.1:99999: is not host:port: "),
+    "port": ("grpc_addr: '127.0.0.1:99999'\n", "grpc_addr 127.0.0.1:99999: has a port above 65535: "),
     "rest": ("rest: {addr: '127.0.0.1:x'}\n", "rest.addr 127.0.0.1:x: is not host:port: "),
     "audit": (AUTH + "audit: {path: FOLDER/none/log}\n", "audit.path FOLDER/none/log: the directory FOLDER/none "),
     "access log": ("access_log: {path: FOLDER}\n", "access_log.path FOLDER: is a directory: "),
