@@ -314,6 +314,9 @@ class Daemon:
         self.on_signal(signal.SIGUSR1, dumps.request)
         await engine.start(self.listeners(engine))
         self._leftovers.made()
+        # Here as well as at the start of the program: a worker that replaces another may find another certificate.
+        if note := await asyncio.to_thread(invalid_note, self._app.tls):
+            logger.warning("%s", note, extra={ON_STDERR: True})
         try:
             self._pid_file.write()
         except ConfigError:

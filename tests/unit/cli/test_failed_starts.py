@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException
 from pixy.cli import logs, open_files, serve, tap
 from pixy.cli.logs import configured
 from pixy.cli.main import main
+from pixy.cli.reloading import Reloader
 from pixy.config import App
 from pixy.errors import StartError
 from pixy.kafka import sandbox
@@ -318,6 +319,29 @@ def test_a_sandbox_that_does_not_answer_is_one_line(
     head, _, tail = text.partition("{}")
     assert done.returncode == 1 and shown.count("\n") == 1 and not opened, shown
     assert shown.startswith(f"{head}the sandbox does not answer: ") and shown.endswith(tail), shown
+
+
+async def test_each_process_logs_that_it_serves_with_an_invalid_certificate(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also a worker that is started again, long after the program's own warning."""
+
+    class Started:
+        def __init__(self, _app: App) -> None: ...
+
+        async def start(self, _listeners: object) -> None: ...
+
+    async def served(_daemon: object, _engine: object) -> int:
+        return 0
+
+    monkeypatch.setattr(serve, "Engine", Started)
+    monkeypatch.setattr(serve, "listeners", lambda *_: [])
+    monkeypatch.setattr(serve.Daemon, "_serve", served)
+    monkeypatch.setattr(serve, "invalid_note", lambda _tls: "c.pem expired")
+    app = App()
+    daemon = serve.Daemon(app, lambda _code: None, Reloader(app, lambda: app, ""))
+    assert await daemon.run() == 0
+    assert [(each.levelname, each.getMessage()) for each in caplog.records] == [("WARNING", "c.pem expired")]
 
 
 @pytest.mark.parametrize(
