@@ -178,7 +178,7 @@ class Started:
     """An engine that has started."""
 
     def __init__(self, _app: App) -> None:
-        pass
+        self.addresses: dict[str, str] = {}
 
     async def start(self, _listeners: Any) -> None:
         pass
