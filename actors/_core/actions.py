@@ -19,6 +19,7 @@ from actors._core.envelope import Outcome
 from actors._core.interruption import as_failure, interrupted, of_program
 from actors._core.lifecycle import STOPPED
 from actors._core.owing import Unowed, owe
+from actors._core.room import make_room_in_stash
 from actors._errors import StashFull, TooManyTasks
 from actors._future import Future
 from actors._messages import OfLife, ReceiveTimeout, Restored, Terminated
@@ -219,6 +220,8 @@ def stash(cell: Cell) -> None:
         raise ValueError("this message is stashed already")
     if cell.stashed is None:
         cell.stashed = []
+    if len(cell.stashed) >= cell.actor_class.stash_capacity:
+        make_room_in_stash(cell)
     if len(cell.stashed) >= cell.actor_class.stash_capacity:
         raise StashFull(f"{cell.path} has stashed {len(cell.stashed)} messages")
     message, reply, sent, sender, _, context = cell.envelope

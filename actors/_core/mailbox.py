@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any
 from pykka import ActorDeadError
 
 from actors._checks import capacity_of
-from actors._core import waiting
+from actors._core import room, waiting
 from actors._core.context import origin
 from actors._core.dead_letters import answer_dead_letter, publish_dead_letter, publish_dropped
 from actors._core.envelope import Outcome
@@ -95,6 +95,7 @@ class Mailbox:
         "cell",
         "closed",
         "dropped",
+        "given_up",
         "home",
         "hooks",
         "lock",
@@ -134,6 +135,7 @@ class Mailbox:
         self._priority: deque[Envelope] | None = None
         self._unstashed: deque[Envelope] | None = None
         self.waiting: deque[tuple[Envelope, Future[None]]] | None = None
+        self.given_up: room.GivenUp | None = None
 
     def __len__(self) -> int:
         return sum(len(lane) for lane in self.lanes())
@@ -326,7 +328,7 @@ class Mailbox:
                     envelope = self._take_other()
                 if urgent and envelope is None:
                     self.urgent += 1
-                    envelope = urgent.popleft()
+                    envelope = urgent.popleft() if urgent else None  # else its asks were given up just now
                 else:
                     self.urgent = 0
             finally:  # also after Ctrl-C
@@ -382,6 +384,10 @@ class Mailbox:
             path = self.cell.path
             reply.try_fail(MailboxFull(f"{path}: {why}" if why else f"mailbox of {path} is full: {reason}"))
         publish_dropped(self.cell, envelope, reason)
+
+    def gave_up(self) -> None:
+        """Make room, now and then, after an ask of this actor was given up. In any thread."""
+        room.count(self, self.capacity * PRIORITY_FACTOR)
 
     def never_dropped(self, envelope: Envelope) -> bool:
         """Tell whether a message stands in the normal lane beyond its bound, and is not dropped for another one."""

@@ -156,11 +156,18 @@ class Promise(pykka.Future[T]):
 
     def cancel_alone(self) -> bool:
         """Cancel this future, and not those that it is computed from; False if it is settled."""
-        return self._settle(CANCELLED, asyncio.CancelledError())
+        return self._give_up(CANCELLED, asyncio.CancelledError())
 
     def expire(self, timeout: float) -> None:
         """Give up the reply with ``pykka.Timeout`` as its error, after ``timeout`` seconds."""
-        self._settle(ERROR, pykka.Timeout(f"{timeout} seconds"))
+        self._give_up(ERROR, pykka.Timeout(f"{timeout} seconds"))
+
+    def _give_up(self, state: int, value: Any) -> bool:
+        cell = self.target
+        first = self._settle(state, value)
+        if first and cell is not None:
+            cell.mailbox.gave_up()
+        return first
 
     def expires(self, timer: asyncio.TimerHandle) -> None:
         """Keep the timer that will call :meth:`expire`, to cancel it when the reply comes."""

@@ -33,7 +33,15 @@ TRACED = {
     for module in (_future, _ref, _threaded, mailbox, promise, supervision, termination, waiting)
 } | {
     str(Path(str(mailbox.__file__)).with_name(name).resolve())
-    for name in ("cell.py", "closing.py", "handling.py", "last_hooks.py", "lifecycle.py", "turns.py")
+    for name in (
+        "cell.py",
+        "closing.py",
+        "handling.py",
+        "last_hooks.py",
+        "lifecycle.py",
+        "room.py",
+        "turns.py",
+    )
 }
 """The files in which a thread may lose the baton."""
 

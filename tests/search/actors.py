@@ -1,11 +1,12 @@
 """Search the actor runtime for wedges: ``make search-actors MINUTES=60 SEED=1``.
 
-Four hostile worlds, by turns, one seed after the other:
+Five hostile worlds, by turns, one seed after the other:
 
 - *cancel*: foreign code cancels tasks of actors, as ``asyncio.all_tasks()`` gives them to anybody;
 - *close*: the loop is closed under the actors in the middle of their work;
 - *preempt*: threads send to small mailboxes and lose the processor at any line of the runtime;
-- *threaded*: the same with actors that have threads, which ask each other, fail, are restarted and stop.
+- *threaded*: the same with actors that have threads, which ask each other, fail, are restarted and stop;
+- *given up*: such threads give up most of their asks, which leave the mailbox while the actor takes messages.
 
 In each, every ask must be settled, every actor must answer, be restarted or be dead, and a stop must end.
 """
@@ -39,6 +40,7 @@ from actors import (
 )
 from actors.testing import SimLoop, simulate
 from actors.testing.preempt import Preempted, simulate_threads
+from tests.search.given_up import given_up
 
 RUNTIMES_TASKS = ("_follow", "_run_start_hooks", "_outcome", "pipe.<locals>.piping")
 """The coroutines of tasks that run actors' code."""
@@ -378,6 +380,7 @@ WORLDS: dict[str, Callable[[int], None]] = {
     "close": close,
     "preempt": preempt,
     "threaded": threaded,
+    "given-up": given_up,
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from actors._core import cell, lifecycle, supervision, waiting
+from actors._core import cell, lifecycle, room, supervision, waiting
 from actors._core.cell import Cell
 from actors._system import ActorSystem
 from actors._threaded import ThreadedCell
@@ -108,6 +108,25 @@ def falls_asleep(self):
         self.mailbox.asleep = True
         return True
     return False
+"""
+
+
+def test_a_lane_that_gets_back_what_the_thread_has_taken_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = dict(vars(room))
+    exec(compile(NOT_COMPARED, room.__file__, "exec"), names)
+    monkeypatch.setattr(room, "_clear", names["_clear"])
+    _, failures = search(["given-up"], range(200), most=1)
+    assert failures and "handled twice" in failures[0]
+
+
+NOT_COMPARED = """
+def _clear(lane):
+    gone, kept = [], []
+    for each in tuple(lane):
+        (gone if _is_given_up(each) else kept).append(each)
+    lane.clear()
+    lane.extend(kept)
+    return gone
 """
 
 
