@@ -6,6 +6,7 @@
 from pykka import ActorDeadError, ActorRegistry, Timeout, get_all, traversable
 
 from actors._actor import Actor
+from actors._broadcast import BroadcastRouter
 from actors._core.inspection import PendingAsk
 from actors._core.instruments import HELD, Instrument
 from actors._core.mailbox import ControlMessage
@@ -64,7 +65,8 @@ from actors._routing import (
     RoundRobin,
     Routing,
 )
-from actors._system import ActorSystem, StopReport
+from actors._system import ActorSystem
+from actors._system_view import StopReport
 from actors._threaded import ThreadedActor
 from actors._trace import TraceContext, trace_as
 from actors.process.actor import ProcessActor
@@ -94,6 +96,7 @@ __all__ = [
     "AskCycleFound",
     "Backoff",
     "Broadcast",
+    "BroadcastRouter",
     "CallableProxy",
     "ConsistentHash",
     "ControlMessage",

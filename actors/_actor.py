@@ -22,10 +22,11 @@ from actors._events import Unhandled
 from actors._future import Future
 from actors._policy import STOP_ON_FAILURE, Supervision
 from actors._ref import ActorRef
-from actors._routing import ROUND_ROBIN, Routing
+from actors._routing import ROUND_ROBIN, Broadcast, Routing
 from actors._system import ActorSystem
 
 if TYPE_CHECKING:
+    from actors._broadcast import BroadcastRouter
     from actors._overflow import Overflow
     from actors._router import Router
 
@@ -181,6 +182,21 @@ class Actor(ActorActions):
             self._living_cell(), actor_class, args, kwargs, name, supervision or self.supervision
         )
 
+    @overload
+    def spawn_pool(
+        self, actor_class: type[A], *args: Any, routing: Broadcast, size: int = 4, **kwargs: Any
+    ) -> BroadcastRouter[A]: ...
+    @overload
+    def spawn_pool(
+        self,
+        actor_class: type[A],
+        *args: Any,
+        size: int = 4,
+        routing: Routing = ...,
+        name: str | None = None,
+        supervision: Supervision | None = ...,
+        **kwargs: Any,
+    ) -> Router[A]: ...
     def spawn_pool(
         self,
         actor_class: type[A],

@@ -22,7 +22,7 @@ from actors._dispatch import handles
 from actors._errors import Escalated
 from actors._policy import ESCALATE, RestartHistory, Supervision
 from actors._pool_messages import Resize, StopPool
-from actors._router import Router
+from actors._router import Router, router_by
 from actors._routing import Routing
 
 if TYPE_CHECKING:
@@ -264,6 +264,6 @@ def start_pool(
     check_class(actor_class)
     one_of("a pool's size", size, int)
     one_of("supervision", workers, Supervision)
-    router: Router[A] = Router(routing, size)
+    router: Router[A] = router_by(routing, size)
     router.pool = spawn(Pool, router, actor_class, args, kwargs, workers, name=name, supervision=ESCALATE)
     return router

@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from actors._checks import capacity_of, one_of, seconds, timeout_of
@@ -26,11 +25,12 @@ from actors._errors import ActorError, SpawnRefused
 from actors._events import EventStream
 from actors._overflow import FAIL, Overflow
 from actors._policy import STOP_ON_FAILURE, RestartHistory, Supervision
-from actors._routing import ROUND_ROBIN, Routing
-from actors._system_view import SystemView
+from actors._routing import ROUND_ROBIN, Broadcast, Routing
+from actors._system_view import StopReport, SystemView
 
 if TYPE_CHECKING:
     from actors._actor import Actor
+    from actors._broadcast import BroadcastRouter
     from actors._core.cell import Cell
     from actors._core.dispatcher import Dispatcher
     from actors._errors import Escalated
@@ -43,18 +43,6 @@ A = TypeVar("A", bound="Actor")
 P = ParamSpec("P")
 
 RESTART = Supervision()
-
-
-@dataclass(frozen=True, slots=True)
-class StopReport:
-    """The outcome of a stop: ``left`` has a line for each actor that did not stop in time."""
-
-    left: tuple[str, ...] = ()
-
-    @property
-    def clean(self) -> bool:
-        """Tell whether all actors stopped."""
-        return not self.left
 
 
 class ActorSystem(SystemView):
@@ -199,6 +187,21 @@ class ActorSystem(SystemView):
         """
         return self.add(self._cell(actor_class, args, kwargs, name, supervision), self.top)
 
+    @overload
+    def spawn_pool(
+        self, actor_class: type[A], *args: Any, routing: Broadcast, size: int = 4, **kwargs: Any
+    ) -> BroadcastRouter[A]: ...
+    @overload
+    def spawn_pool(
+        self,
+        actor_class: type[A],
+        *args: Any,
+        size: int = 4,
+        routing: Routing = ...,
+        name: str | None = None,
+        supervision: Supervision = ...,
+        **kwargs: Any,
+    ) -> Router[A]: ...
     def spawn_pool(
         self,
         actor_class: type[A],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from actors._checks import one_of
@@ -14,6 +15,18 @@ if TYPE_CHECKING:
     from actors._core.inspection import PendingAsk
     from actors._core.stats import ActorStatistics
     from actors._ref import ActorRef
+
+
+@dataclass(frozen=True, slots=True)
+class StopReport:
+    """The outcome of a stop: ``left`` has a line for each actor that did not stop in time."""
+
+    left: tuple[str, ...] = ()
+
+    @property
+    def clean(self) -> bool:
+        """Tell whether all actors stopped."""
+        return not self.left
 
 
 class SystemView:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from actors._core.cell import Cell
+    from actors._errors import MailboxFull
+    from actors._ref import ActorRef
 
 M_contra = TypeVar("M_contra", contravariant=True)
 R_co = TypeVar("R_co", covariant=True)
@@ -54,3 +56,21 @@ class To(Protocol[A_co]):
 
     def tell(self, message: Any, *, urgent: bool = False) -> None:
         """See :meth:`actors.ActorRef.tell`."""
+
+
+class Routes(Protocol[A_co]):
+    """A router to actors of type A."""
+
+    @property
+    def refs(self) -> tuple[To[A_co], ...]:
+        """See :attr:`actors.Router.refs`."""
+        ...
+
+    def tell(self, message: Any, *, urgent: bool = False) -> None:
+        """See :meth:`actors.Router.tell`."""
+
+    def _pick(self, message: Any) -> ActorRef[Any]: ...
+
+    def _all(self) -> tuple[ActorRef[Any], ...]: ...
+
+    def _tell_all(self, message: Any, urgent: bool) -> tuple[int, MailboxFull | None]: ...

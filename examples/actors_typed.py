@@ -11,7 +11,8 @@ import asyncio
 from dataclasses import dataclass
 from typing import assert_type
 
-from actors import Actor, ActorRef, ActorSystem, Future, Request, handles
+from actors import Actor, ActorRef, ActorSystem, Broadcast, BroadcastRouter, Future, Request, Router, handles
+from actors.patterns import CircuitBreaker, ask_with_retry
 
 
 class Shouter(Actor):
@@ -114,7 +115,39 @@ async def main() -> None:
         assert_type(task, asyncio.Task[str])
         done, _ = await asyncio.wait([meter.ask("d", block=False).as_asyncio()])
         print(length, balance, interest, owner, both, task.result(), [each.result() for each in done])
+        await routed(system, account)
         print(good_news)
+
+
+async def routed(system: ActorSystem, account: ActorRef[Account]) -> None:
+    """Ask through routers and patterns, which know what their actors answer."""
+    shouters = system.spawn_pool(Shouter, "!", size=2)
+    assert_type(shouters, Router[Shouter])
+    shouters.tell("to one")
+    shout = shouters.ask("to one", block=False)
+    assert_type(shout, Future[str])
+
+    everyone = system.spawn_pool(Shouter, "?", size=2, routing=Broadcast())
+    assert_type(everyone, BroadcastRouter[Shouter])
+    shouts = await everyone.ask("to all", block=False)
+    assert_type(shouts, list[str])
+
+    accounts = Router.of([account])
+    assert_type(accounts, Router[Account])
+    balance = await accounts.ask(GetBalance(), block=False)
+    assert_type(balance, int)
+    all_accounts = Router.of([account], Broadcast())
+    balances = await all_accounts.ask(GetBalance(), block=False)
+    assert_type(balances, list[int])
+
+    breaker = CircuitBreaker()
+    guarded = await breaker.ask(account, GetBalance(), timeout=1.0)
+    assert_type(guarded, int)
+    guarded_shout = await breaker.ask(shouters.refs[0], "through a breaker")
+    assert_type(guarded_shout, str)
+    repeated = await ask_with_retry(account, GetBalance())
+    assert_type(repeated, int)
+    print(await shout, shouts, balance, balances, guarded, guarded_shout, repeated)
 
 
 if __name__ == "__main__":

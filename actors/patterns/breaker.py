@@ -10,16 +10,22 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from actors._checks import count, one_of
 from actors._core.interruption import failed_itself
 from actors._core.log_safely import log_safely
 from actors._errors import ActorError
 from actors._policy import Backoff
-from actors._ref import ActorRef
+
+if TYPE_CHECKING:
+    from actors._messages import Request
+    from actors._ref import ActorRef
+    from actors._types import Answers, AnswersLater, Takes, To
 
 T = TypeVar("T")
+M = TypeVar("M")
+R = TypeVar("R")
 
 _logger = logging.getLogger("actors")
 
@@ -89,7 +95,15 @@ class CircuitBreaker:
         """The state now; an open circuit whose pause is over is still open until the next call."""
         return self._state
 
-    async def ask(self, ref: ActorRef[Any], message: Any, *, timeout: float | None = None) -> Any:
+    @overload
+    async def ask(self, ref: ActorRef[Any], message: Request[R], *, timeout: float | None = None) -> R: ...
+    @overload
+    async def ask(self, ref: To[AnswersLater[M, R]], message: M, *, timeout: float | None = None) -> R: ...
+    @overload
+    async def ask(self, ref: To[Answers[M, R]], message: M, *, timeout: float | None = None) -> R: ...
+    @overload
+    async def ask(self, ref: To[Takes[M]], message: M, *, timeout: float | None = None) -> Any: ...
+    async def ask(self, ref: Any, message: Any, *, timeout: float | None = None) -> Any:
         """Ask an actor through the breaker.
 
         Args:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from pykka import Timeout
 
 from actors._checks import count, one_of, seconds, timeout_of
 from actors._errors import MailboxFull
 from actors._policy import Backoff
-from actors._ref import ActorRef
+
+if TYPE_CHECKING:
+    from actors._messages import Request
+    from actors._ref import ActorRef
+    from actors._types import Answers, AnswersLater, Takes, To
+
+M = TypeVar("M")
+R = TypeVar("R")
 
 RETRIED: tuple[type[BaseException], ...] = (MailboxFull, Timeout)
 """Errors after which an ask is repeated by default. A dead actor stays dead, so its error is none of them."""
@@ -21,8 +28,56 @@ PAUSES = Backoff(first=0.1, most=5.0)
 _chance = random.Random()
 
 
+@overload
 async def ask_with_retry(
     ref: ActorRef[Any],
+    message: Request[R],
+    *,
+    attempts: int = 3,
+    timeout: float = 5.0,
+    within: float | None = None,
+    pauses: Backoff = ...,
+    errors: tuple[type[BaseException], ...] = ...,
+    rng: random.Random | None = None,
+) -> R: ...
+@overload
+async def ask_with_retry(
+    ref: To[AnswersLater[M, R]],
+    message: M,
+    *,
+    attempts: int = 3,
+    timeout: float = 5.0,
+    within: float | None = None,
+    pauses: Backoff = ...,
+    errors: tuple[type[BaseException], ...] = ...,
+    rng: random.Random | None = None,
+) -> R: ...
+@overload
+async def ask_with_retry(
+    ref: To[Answers[M, R]],
+    message: M,
+    *,
+    attempts: int = 3,
+    timeout: float = 5.0,
+    within: float | None = None,
+    pauses: Backoff = ...,
+    errors: tuple[type[BaseException], ...] = ...,
+    rng: random.Random | None = None,
+) -> R: ...
+@overload
+async def ask_with_retry(
+    ref: To[Takes[M]],
+    message: M,
+    *,
+    attempts: int = 3,
+    timeout: float = 5.0,
+    within: float | None = None,
+    pauses: Backoff = ...,
+    errors: tuple[type[BaseException], ...] = ...,
+    rng: random.Random | None = None,
+) -> Any: ...
+async def ask_with_retry(
+    ref: Any,
     message: Any,
     *,
     attempts: int = 3,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypeVar, overload
 
 from pykka import ActorDeadError
 
@@ -13,8 +13,11 @@ from actors._checks import timeout_of
 from actors._core.context import current
 from actors._errors import MailboxFull
 from actors._future import Future, never_block
+from actors._messages import Request
 from actors._trace import TraceContext, ambient
 from actors.remote.errors import ConnectionLost
+
+R = TypeVar("R")
 
 
 class Transport(ABC):
@@ -132,7 +135,13 @@ class RemoteRef:
             raise MailboxFull(f"no room for a message to {self.address} in time") from None
 
     @overload
+    def ask(
+        self, message: Request[R], *, block: Literal[False], timeout: float | None = None
+    ) -> Future[R]: ...
+    @overload
     def ask(self, message: Any, *, block: Literal[False], timeout: float | None = None) -> Future[Any]: ...
+    @overload
+    def ask(self, message: Request[R], *, block: Literal[True] = True, timeout: float | None = None) -> R: ...
     @overload
     def ask(self, message: Any, *, block: bool = True, timeout: float | None = None) -> Any: ...
     def ask(self, message: Any, *, block: bool = True, timeout: float | None = None) -> Any:
