@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import given, strategies as st
+from multidict import CIMultiDict
 
 from pixy.api.rest import admin_endpoints, go_json, params
 from pixy.api.rest.admin_endpoints import AdminEndpoints
@@ -133,7 +134,7 @@ async def test_a_document_about_a_topic_that_is_nested_too_deep_is_refused(
     monkeypatch.setattr(admin_endpoints, "read_body", read)
     endpoints: Any = AdminEndpoints.__new__(AdminEndpoints)
     with pytest.raises(InvalidParameter, match="exceeded max depth"):
-        await endpoints._body(None, _Kind)
+        await endpoints._body(SimpleNamespace(headers=CIMultiDict()), _Kind)
 
 
 class _Kind(msgspec.Struct):
