@@ -35,9 +35,12 @@ HOOKS = (
 ACCOUNTING = (
     """        try:
             waits[((began - sent) >> SHIFT).bit_length()] += 1
+        except IndexError:
+            count_long(waits, began - sent)
+        try:
             runs[(run >> SHIFT).bit_length()] += 1
         except IndexError:
-            count_long(cell, began - sent, run)
+            count_long(runs, run)
         recent.append((kind, sender, sent))
 """,
     """        if error is not None or run > slow_ns:
