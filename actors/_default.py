@@ -44,6 +44,8 @@ def _after_fork() -> None:
     _background = None
     systems = tuple(_systems.values())
     _systems.clear()
+    for system in systems:
+        system.registered = False  # the thread that has forked may be one of its actors'
     forget_actors(system.walk() for system in systems)
 
 

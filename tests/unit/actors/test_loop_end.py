@@ -230,6 +230,67 @@ def test_after_a_fork_the_child_has_actors_of_its_own() -> None:
     assert done.returncode == 0, done.stderr
 
 
+FORK_IN_A_HANDLER = """
+import concurrent.futures, multiprocessing, os
+from actors import Actor, ActorRegistry, ThreadedActor
+
+class Echo(Actor):
+    def on_receive(self, message):
+        return message, os.getpid()
+
+class Threaded(ThreadedActor):
+    def on_receive(self, message):
+        return message, os.getpid()
+
+def job():
+    for kind in (Echo, Threaded):
+        new = kind.start()
+        assert new.ask(2, timeout=20) == (2, os.getpid())
+        assert new.stop(timeout=20)
+    return "done"
+
+class Forking(ThreadedActor):
+    use_daemon_thread = True
+
+    def on_receive(self, message):
+        return getattr(self, message)()
+
+    def pool(self):
+        with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as pool:
+            return pool.submit(job).result()
+
+    def process(self):
+        child = multiprocessing.get_context("fork").Process(target=job)
+        child.start()
+        child.join()
+        return "done" if child.exitcode == 0 else child.exitcode
+
+    def fork(self):
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                job()
+                code = 0
+            finally:
+                os._exit(code)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        return "done" if code == 0 else code
+
+old = Forking.start()
+for how in ("pool", "process", "fork"):
+    assert old.ask(how, timeout=60) == "done", how
+assert Echo.start().ask(3, timeout=20) == (3, os.getpid()), "the parent's system is as it was"
+assert ActorRegistry.stop_all(timeout=20)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_the_child_of_a_fork_in_a_handler_has_actors_of_its_own() -> None:
+    done = run_alone(FORK_IN_A_HANDLER)
+    assert done.returncode == 0, done.stderr
+
+
 FORK_ON_THE_LOOP = """
 import asyncio, os
 from actors import Actor, ActorDeadError, ActorSystem
