@@ -20,11 +20,13 @@ _lock = threading.RLock()  # a signal handler may start an actor while its threa
 
 
 def default_system() -> ActorSystem:
-    """The system of the running loop; without one, of the loop that a daemon thread runs."""
-    cell = current.get()
-    if cell is not None and cell.threaded and cell.system.registered:
-        return cell.system
-    loop = asyncio._get_running_loop() or _background_loop()
+    """The system of the running loop; without one, a ThreadedActor's own, or that of the loop in a daemon thread."""
+    loop = asyncio._get_running_loop()
+    if loop is None:
+        cell = current.get()
+        if cell is not None and cell.threaded and cell.system.registered:
+            return cell.system
+        loop = _background_loop()
     with _lock:
         for old in [each for each in _systems if each.is_closed()]:
             _systems.pop(old).loop_closed()

@@ -181,6 +181,27 @@ def test_the_default_system_is_one_for_all_threads() -> None:
     assert not {outer, threaded} & set(ActorRegistry.get_all())
 
 
+def test_a_loop_that_a_thread_of_an_actor_runs_has_a_default_system_of_its_own() -> None:
+    """Its actors end with it."""
+
+    async def work() -> Any:
+        return await Echo.start().ask("worked", block=False)
+
+    class Running(ThreadedActor):
+        use_daemon_thread = True
+
+        def on_receive(self, message: Any) -> Any:
+            return asyncio.run(work())
+
+    threaded = Running.start()
+    try:
+        assert threaded.ask("work", timeout=20) == "worked"
+        assert threaded.ask("work", timeout=20) == "worked"
+        assert ActorRegistry.get_by_class(Echo) == []
+    finally:
+        ActorRegistry.stop_all(timeout=5)
+
+
 def test_a_blocking_ask_that_timed_out_is_not_executed() -> None:
     seen: list[Any] = []
     release = threading.Event()
