@@ -165,7 +165,7 @@ types: $(VENV)/.unit
 # of pixy and actors for a plugin, and each process compiles them anew in a clone that is new.
 PYTEST = $(BIN)/python -P -m pytest -p no:schemathesis -p no:anyio
 UNIT = $(PYTEST) tests/unit -q
-unit: $(VENV)/.test
+unit: $(VENV)/.unit
 	$(UNIT) -n 2
 
 # Most tests wait for Kafka, so there are more processes than cores (tests/lanes.py).
