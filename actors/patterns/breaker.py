@@ -86,7 +86,7 @@ class CircuitBreaker:
         self._rng = rng or random.Random()
         self._state: State = "closed"
         self._in_a_row = self._opened = 0
-        self._until = 0.0
+        self._until = self._paused = 0.0
         self._era = 0
         """Grows with each change of state: a call that began in an earlier one says nothing about this one."""
 
@@ -152,7 +152,10 @@ class CircuitBreaker:
         if self._state == "half-open":
             raise CircuitOpen(self.pause.first)  # its trial is under way, for nobody knows how long
         if self._state == "open":
-            left = self._until - self._now()
+            now = self._now()
+            # A clock that was set back since the failure: the pause begins again, at the first call that notices.
+            self._until = min(self._until, now + self._paused)
+            left = self._until - now
             if left > 0:
                 raise CircuitOpen(left)
             self._change("half-open")
@@ -171,7 +174,8 @@ class CircuitBreaker:
         if self._state == "half-open" or self._in_a_row >= self.failures:
             self._opened += 1
             self._in_a_row = 0
-            self._until = self._now() + self.pause.delay(self._opened, self._rng)
+            self._paused = self.pause.delay(self._opened, self._rng)
+            self._until = self._now() + self._paused
             self._change("open")
 
     def _change(self, state: State) -> None:

@@ -217,3 +217,17 @@ async def test_other_errors_are_not_repeated() -> None:
         with pytest.raises(ActorDeadError):
             await ask_with_retry(ref, "x")
         assert asyncio.get_running_loop().time() == 0.0
+
+
+@virtual_time
+async def test_a_clock_that_is_set_back_lengthens_the_pause_by_one_at_most() -> None:
+    now = [3600.0]
+    breaker = CircuitBreaker(failures=1, pause=Backoff(first=10.0, jitter=0.0), clock=lambda: now[0])
+    await fails(breaker)
+    now[0] = 0.0
+    with pytest.raises(CircuitOpen) as refused:
+        await breaker.call(fine)
+    assert refused.value.retry_after == 10.0
+    now[0] = 10.0
+    await breaker.call(fine)
+    assert breaker.state == "closed"
