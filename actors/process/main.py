@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, cast
 from actors._core import forking, supervision, termination
 from actors._core.cell import Cell
 from actors._core.context import origin
+from actors._core.interruption import interrupted, of_program
 from actors._core.lifecycle import RESTARTING, RUNNING
 from actors._core.mailbox import NORMAL, PRIORITY, ControlMessage, Mailbox
 from actors._policy import STOP_ON_FAILURE
@@ -121,7 +122,16 @@ class WorkerCell(Cell):
         """See :meth:`Cell.handler_failed`; each call has a reply here, also a tell, on which the parent decides."""
         if isinstance(envelope[1], Reply) and not envelope[1].wanted:
             self.failed_message = envelope[0]  # for on_failure
+        if not of_program(error):
+            super().handler_failed(envelope, error)
+            return
+        # There is no program here whose loop it could end: as with another SystemExit, the actor has failed. If the process
+        # ended of it, whether it had begun with the next message would be unknown.
+        error = interrupted(self, error)
         super().handler_failed(envelope, error)
+        if self.state is RUNNING:
+            self.failed_message = envelope[0]
+            self.fail(error, "on_receive")
 
     def _suspend(self) -> None:
         if isinstance(self.reply, Reply) and not self.reply.wanted:

@@ -27,6 +27,7 @@ from actors import (
     Backoff,
     Directive,
     Dropped,
+    Interrupted,
     MailboxFull,
     NotPicklable,
     OnError,
@@ -573,6 +574,30 @@ async def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path, pdeathsi
         await asyncio.to_thread(parent.wait)
         assert parent.stdout is not None
         parent.stdout.close()
+
+
+async def test_ctrl_c_that_a_handler_raises_fails_the_actor_and_no_message_behind_it(
+    system: ActorSystem, tmp_path: Path
+) -> None:
+    """As SystemExit does: those that the process has got already go to the next one."""
+    notes = tmp_path / "notes"
+    failures: list[Any] = []
+    system.events.subscribe(failures.append, ActorFailed)
+    ref = system.spawn(Kind, str(notes), supervision=SOON)
+    first = await ask(ref, Pid())
+    failed, *behind = (
+        ref.ask(message, block=False, timeout=30)
+        for message in (Fail(KeyboardInterrupt()), Pid(), Add(1), Add(1))
+    )
+    with pytest.raises(Interrupted, match="KeyboardInterrupt"):
+        await failed
+    second, *sums = [await each for each in behind]
+    assert second != first and sums == [1, 2]
+    ref.tell(Fail(KeyboardInterrupt()))
+    assert await ask(ref, Add(1)) == 1
+    assert [type(each.error) for each in failures] == [Interrupted, Interrupted]
+    ends = [each.split()[0] for each in notes.read_text().splitlines()]
+    assert ends == ["start", *2 * ["failure", "before", "after", "start"]]
 
 
 def test_what_exits_when_it_is_pickled_is_not_sent() -> None:
