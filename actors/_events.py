@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pykka import ActorDeadError
 
+from actors._core.error_fields import is_a
 from actors._core.error_text import repr_of_fields
 from actors._core.interruption import failed_itself
 from actors._core.log_safely import log_safely
@@ -209,9 +210,9 @@ class EventStream:
             try:
                 listener(event)
             except BaseException as error:
-                if not failed_itself(error) or isinstance(error, SpawnRefused):
+                if not failed_itself(error) or is_a(error, SpawnRefused):
                     continue  # who replaces actors that have stopped goes on after the stop
-                if not isinstance(error, ActorDeadError):
+                if not is_a(error, ActorDeadError):
                     log_safely(logger.exception, "the event subscriber %r failed and is removed", listener)
                 self._remove(listener)
 

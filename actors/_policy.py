@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from actors._checks import count, number, one_of, seconds
+from actors._core.error_fields import is_a
 
 
 class Directive(enum.Enum):
@@ -134,7 +135,7 @@ class OnError:
 
     def __call__(self, error: BaseException) -> Directive:
         """The directive for ``error``."""
-        return next((to_do for kind, to_do in self.table if isinstance(error, kind)), self.otherwise)
+        return next((to_do for kind, to_do in self.table if is_a(error, kind)), self.otherwise)
 
 
 STOP_ON_FAILURE = Supervision(decide=lambda _exc: Directive.STOP)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pykka import ActorDeadError
 
+from actors._core.error_fields import is_a
 from actors._core.mailbox import ControlMessage
 from actors._future import Future
 from actors._messages import Request
@@ -55,7 +56,7 @@ class Stopped(Future[bool]):
 
     def try_fail(self, error: BaseException) -> bool:
         """Take the pool's death as success."""
-        if isinstance(error, ActorDeadError):
+        if is_a(error, ActorDeadError):
             return self.try_set(True)
         return super().try_fail(error)
 

@@ -16,6 +16,7 @@ from actors._core.context import origin
 from actors._core.crash_reports import report
 from actors._core.derived import failed_with
 from actors._core.envelope import Outcome
+from actors._core.error_fields import is_a
 from actors._core.interruption import as_failure, interrupted, of_program
 from actors._core.lifecycle import STOPPED
 from actors._core.owing import Unowed, owe
@@ -122,7 +123,7 @@ def _task_done(
             report(cell, error, "task")
         return
     del cell.tasks[task]
-    if cancelled is not None and isinstance(error, asyncio.CancelledError):
+    if cancelled is not None and is_a(error, asyncio.CancelledError):
         try:
             cancelled(error)
         except BaseException as failure:
@@ -152,7 +153,7 @@ def pipe(cell: Cell, work: Awaitable[Any], outcome: Callable[[Any, BaseException
             value = await work
         except BaseException as error:
             # What is no Exception hits this task, unless it is the error of what was awaited: another actor's failure.
-            if not isinstance(error, Exception) and not _is_outcome(work, error):
+            if not is_a(error, Exception) and not _is_outcome(work, error):
                 raise
             message = outcome(None, error)
         else:
@@ -169,7 +170,7 @@ def pipe(cell: Cell, work: Awaitable[Any], outcome: Callable[[Any, BaseException
 
 def _is_outcome(work: Awaitable[Any], error: BaseException) -> bool:
     """Tell whether ``error`` is that of a future which was awaited; a cancellation may be this task's own."""
-    if isinstance(error, asyncio.CancelledError):
+    if is_a(error, asyncio.CancelledError):
         return False
     if isinstance(work, asyncio.Future):
         return work.done() and not work.cancelled() and work.exception() is error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from actors._core.error_fields import exc_info_of
 from actors._core.inspection import recent_headers
 from actors._core.lifecycle import logger
 from actors._core.log_safely import log_safely
@@ -30,7 +31,7 @@ def report(cell: Cell, error: BaseException, where: str, directive: str = IGNORE
         logger.error,
         "Unhandled exception in %s:",
         cell.ref,
-        exc_info=(type(error), error, error.__traceback__),
+        exc_info=exc_info_of(error),
         extra={"where": where},
     )
     events = cell.system.events

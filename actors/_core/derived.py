@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pykka
 
+from actors._core.error_fields import is_a
 from actors._core.interruption import of_program
 from actors._core.promise import ERROR, PENDING, VALUE, Promise
 
@@ -141,9 +142,7 @@ async def compute(future: Future[Any], token: object = None) -> None:
             raise
         except BaseException as error:
             # What is no Exception is the outcome if it comes from a source, else it hits the awaiting task.
-            if not isinstance(error, Exception) and not any(
-                failed_with(each, error) for each in first._sources
-            ):
+            if not is_a(error, Exception) and not any(failed_with(each, error) for each in first._sources):
                 raise
             failure = error
         for each in reversed(chain):
@@ -173,7 +172,7 @@ def _derive(
                 if of_program(error):
                     raise
                 failure = error
-        if isinstance(failure, asyncio.CancelledError):
+        if is_a(failure, asyncio.CancelledError):
             future.cancel()
         elif failure is not None:
             future._settle(ERROR, failure)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from actors._core.accounting import account
 from actors._core.begun import pause, task_of
 from actors._core.context import within
+from actors._core.error_fields import is_a
 from actors._core.handling import broken_off, work
 from actors._core.lifecycle import RUNNING
 from actors._core.standby import MAX_STANDBYS, Handler, Standby
@@ -92,7 +93,7 @@ async def _follow(cell: Cell, handler: CoroutineType[Any, Any, Any]) -> None:
 
 def _broken_off(cell: Cell, task: asyncio.Task[None] | None, failure: BaseException) -> None:
     """Answer for the message at hand: Ctrl-C has come between two handlers, or the runtime has a defect."""
-    if isinstance(failure, GeneratorExit):
+    if is_a(failure, GeneratorExit):
         return  # the loop is gone
     if cell.task is task:
         cell.task = None
@@ -137,7 +138,7 @@ async def _take_turn(
             try:
                 result = await (handler if cell.carried is None else within(cell.carried, handler))
             except BaseException as failure:
-                if isinstance(failure, GeneratorExit) and not cell.loop.is_running():
+                if is_a(failure, GeneratorExit) and not cell.loop.is_running():
                     raise  # the loop is gone
                 error = failure
         if cell.task is not task:
@@ -146,7 +147,7 @@ async def _take_turn(
         if error is None:
             if cell.reply is not None:
                 cell.reply.try_set(result)
-        elif cell.state is not RUNNING and isinstance(error, asyncio.CancelledError):
+        elif cell.state is not RUNNING and is_a(error, asyncio.CancelledError):
             cell.cut_off()  # its actor stops, and has waited long enough
             return False
         cell.handler = None

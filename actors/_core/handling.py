@@ -14,6 +14,7 @@ from pykka import ActorDeadError
 from actors._core.accounting import account, begin_recent, count_long, report_slow
 from actors._core.closing import lost_stop
 from actors._core.context import handle
+from actors._core.error_fields import exc_info_of, is_a, traceback_of
 from actors._core.interruption import as_failure, failed_itself, interrupted
 from actors._core.lifecycle import RUNNING, pykka_logger
 from actors._core.log_safely import log_safely
@@ -124,7 +125,7 @@ def broken_off(cell: Cell, error: BaseException) -> None:
         cell: the actor's.
         error: what has ended the handling.
     """
-    if not isinstance(error, Exception):
+    if not is_a(error, Exception):
         error = interrupted(cell, error)
     handler, cell.handler = cell.handler, None
     if handler is not None:
@@ -160,12 +161,12 @@ def handler_failed(cell: Cell, envelope: Envelope, error: BaseException) -> None
         if envelope[1] is not None:
             envelope[1].try_fail(interrupted(cell, another))
         raise
-    if envelope[1] is not None and isinstance(error, Exception):
+    if envelope[1] is not None and is_a(error, Exception):
         # As in pykka: the asker gets the error, the actor lives on.
         log_safely(
             pykka_logger.info,
             f"Exception returned from {cell.ref} to caller:",
-            exc_info=(type(error), error, error.__traceback__),
+            exc_info=exc_info_of(error),
         )
         return
     cell.failed_message = envelope[0]
@@ -175,5 +176,5 @@ def handler_failed(cell: Cell, envelope: Envelope, error: BaseException) -> None
 def _of_another(error: ActorDeadError) -> NoAnswer:
     """The error of a handler for its asker, to whom a plain ``ActorDeadError`` would say that there was no handler."""
     made = NoAnswer(*error.args)
-    made.__cause__, made.__traceback__ = error, error.__traceback__
+    made.__cause__, made.__traceback__ = error, traceback_of(error)
     return made

@@ -19,6 +19,7 @@ import traceback
 from types import CodeType, FunctionType, MethodType
 from typing import TYPE_CHECKING, Any
 
+from actors._core.error_fields import is_a, traceback_of
 from actors._errors import Interrupted
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def as_failure(cell: Cell, error: BaseException) -> BaseException:
         cell: the actor.
         error: what its code has raised.
     """
-    if isinstance(error, asyncio.CancelledError):
+    if is_a(error, asyncio.CancelledError):
         return interrupted(cell, error)
     if of_program(error):
         cell.loop.call_soon(raise_in_loop, error)
@@ -48,7 +49,7 @@ def interrupted(cell: Cell, error: BaseException) -> Interrupted:
         cell: the actor's whose code it has hit.
         error: a cancellation, Ctrl-C or the exit of a signal handler.
     """
-    cancelled = isinstance(error, asyncio.CancelledError)
+    cancelled = is_a(error, asyncio.CancelledError)
     what = (
         "cancelled, or awaited something that was cancelled" if cancelled else f"interrupted: {_text(error)}"
     )
@@ -69,11 +70,11 @@ def of_program(error: BaseException) -> bool:
 
     Signals reach the main thread only. Elsewhere both are exceptions like any others.
     """
-    if not isinstance(error, (KeyboardInterrupt, SystemExit)):
+    if not is_a(error, (KeyboardInterrupt, SystemExit)):
         return False
     if threading.current_thread() is not threading.main_thread():
         return False
-    return isinstance(error, KeyboardInterrupt) or _left_signal_handler(error)
+    return is_a(error, KeyboardInterrupt) or _left_signal_handler(error)
 
 
 def _left_signal_handler(error: BaseException) -> bool:
@@ -82,7 +83,7 @@ def _left_signal_handler(error: BaseException) -> bool:
     The arguments' names may stand for anything now: nothing is done with that but to look what it is. A function that has
     deleted an argument is recognised if it is installed as a handler.
     """
-    for frame, _ in traceback.walk_tb(error.__traceback__):
+    for frame, _ in traceback.walk_tb(traceback_of(error)):
         caller, code = frame.f_back, frame.f_code
         # What is no function, as a class's body, may keep its names in an object of others.
         if caller is None or not code.co_flags & inspect.CO_OPTIMIZED:

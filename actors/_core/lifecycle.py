@@ -19,6 +19,7 @@ from pykka import ActorDeadError
 from actors._checks import one_of
 from actors._core.begun import task_of
 from actors._core.context import bare, building
+from actors._core.error_fields import is_a
 from actors._core.interruption import as_failure, interrupted
 from actors._errors import ActorError, SpawnRefused
 from actors._events import ActorStarted
@@ -195,7 +196,7 @@ def _start_ended(cell: Cell, hook: str, error: BaseException | None) -> None:
     if error is None:
         cell.started = True
         _running(cell)
-    elif cell.state is not STOPPING or not isinstance(error, asyncio.CancelledError):
+    elif cell.state is not STOPPING or not is_a(error, asyncio.CancelledError):
         cell.fail(as_failure(cell, error), hook)
 
 

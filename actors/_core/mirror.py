@@ -12,6 +12,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from actors._core.error_fields import is_a
 from actors._core.error_text import repr_of
 
 if TYPE_CHECKING:
@@ -50,9 +51,9 @@ class Mirror(asyncio.Future[T]):
         error = source.exception()
         if error is None:
             self.set_result(cast("T", source.value()))
-        elif isinstance(error, asyncio.CancelledError):
+        elif is_a(error, asyncio.CancelledError):
             super().cancel()
-        elif isinstance(error, StopIteration):  # asyncio's futures refuse it
+        elif is_a(error, StopIteration):  # asyncio's futures refuse it
             self.set_exception(RuntimeError(f"the reply's error is {repr_of(error)}"))
         else:
             self.set_exception(error)

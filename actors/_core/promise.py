@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pykka
 
+from actors._core.error_fields import traceback_of
 from actors._core.loops import runs_here
 
 if TYPE_CHECKING:
@@ -33,9 +34,6 @@ Waiter: TypeAlias = "tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]"
 """An awaiter of a future: its loop, and the asyncio future to wake it by."""
 
 PENDING, VALUE, ERROR, CANCELLED = range(4)
-
-TRACEBACK: Any = vars(BaseException)["__traceback__"]
-"""Reads an exception's traceback, whatever its class has made of the attribute."""
 
 
 class Callback:
@@ -127,8 +125,8 @@ class Promise(pykka.Future[T]):
         kind, error, traceback = exc_info or sys.exc_info()
         if error is None:
             error = kind() if kind is not None else RuntimeError("set_exception() without an error")
-        elif traceback is not None and error.__traceback__ is not traceback:
-            error = error.with_traceback(traceback)
+        elif traceback is not None and traceback_of(error) is not traceback:
+            error = BaseException.with_traceback(error, traceback)
         if self._get_hook is not None or not self._settle(ERROR, error):
             raise queue.Full
 
@@ -294,7 +292,7 @@ class Promise(pykka.Future[T]):
         raise BaseException.with_traceback(self._value, self._keep_trace())
 
     def _keep_trace(self) -> Any:
-        return self.__dict__.setdefault("_trace", TRACEBACK.__get__(self._value))
+        return self.__dict__.setdefault("_trace", traceback_of(self._value))
 
 
 def _settled(kind: type[Promise[Any]], state: int, value: Any) -> Promise[Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from actors._core.error_fields import CAUSE
 from actors._core.error_text import words_of
 from actors._core.interruption import failed_itself
 from actors._core.lifecycle import NO_CHILDREN, NO_KWARGS
@@ -16,9 +17,6 @@ from actors._errors import ActorError
 
 if TYPE_CHECKING:
     from actors._core.cell import Cell
-
-CAUSE: Any = vars(BaseException)["__cause__"]
-"""Reads and sets an exception's cause, whatever its class has made of the attribute."""
 
 
 def forget(cell: Cell) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from actors._checks import one_of, seconds
 from actors._core.crash_reports import report
+from actors._core.error_fields import exc_info_of, is_a
 from actors._core.error_text import repr_of
 from actors._core.interruption import failed_itself
 from actors._core.lifecycle import (
@@ -85,7 +86,7 @@ def fail(cell: Cell, error: BaseException, where: str, *, resumable: bool = Fals
             restart.break_off(interrupt)
         else:
             break_off(cell, "on_failure", interrupt)
-        if not isinstance(interrupt, Exception):
+        if not is_a(interrupt, Exception):
             raise  # what is the program's leaves the loop; a defect is reported, and this is no code of the one that calls
 
 
@@ -102,9 +103,9 @@ def _exits(error: BaseException, where: str) -> bool:
     As in pykka: each that is no ``Exception``. Of a task, which pykka does not know, only those that asyncio, too, takes for the
     program's end; another one, such as a panic of a library in Rust, ends this actor as any failure does.
     """
-    if isinstance(error, Exception):
+    if is_a(error, Exception):
         return False
-    return where != "task" or isinstance(error, (SystemExit, KeyboardInterrupt))
+    return where != "task" or is_a(error, (SystemExit, KeyboardInterrupt))
 
 
 def _exit(cell: Cell, error: BaseException) -> None:
@@ -185,7 +186,7 @@ async def _give_up(
     """Stop the actor for good because of a failure."""
     depart(cell)
     await cell.end_handler(handler, 0.0)
-    await end_life(cell, ("on_failure", (type(error), error, error.__traceback__)))
+    await end_life(cell, ("on_failure", exc_info_of(error)))
     bury(cell)
     if escalate:
         _escalate(cell, error, failures)
@@ -264,7 +265,7 @@ class Restart:
         if cell is self._cell:
             await end_life(
                 cell,
-                ("on_failure", (type(error), error, error.__traceback__)),
+                ("on_failure", exc_info_of(error)),
                 ("before_restart", (error,)),
             )
         elif cell.started:

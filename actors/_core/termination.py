@@ -19,6 +19,7 @@ from actors._core.closing import close, drain, take_put_aside
 from actors._core.crash_reports import report
 from actors._core.dead_letters import answer_dead_letter
 from actors._core.death_watch import tell_watchers, unwatch_all
+from actors._core.error_fields import is_a
 from actors._core.interruption import interrupted
 from actors._core.last_hooks import run_last
 from actors._core.lifecycle import NEW, RESTARTING, STOPPED, STOPPING, stop_grace
@@ -129,13 +130,13 @@ def break_off(cell: Cell, where: str, error: BaseException) -> None:
     actor: Any = cell.actor
     if cell.state is STOPPED and actor is None:
         return  # it had come to its end
-    failure = error if isinstance(error, Exception) else interrupted(cell, error)
+    failure = error if is_a(error, Exception) else interrupted(cell, error)
     report(cell, failure, where)
     cell.error = cell.error or failure
     cell.state, cell.restart = STOPPING, None
 
     def again(another: BaseException) -> None:
-        if not isinstance(another, Exception):  # a defect would only come again
+        if not is_a(another, Exception):  # a defect would only come again
             break_off(cell, where, another)
 
     Procedure(_end_rest(cell), cell.loop, cell.context, again)

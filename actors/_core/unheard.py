@@ -54,7 +54,7 @@ def refuse(cell: Cell, future: Future[Any], error: BaseException) -> None:
         error: the refusal.
     """
     # Its traceback ends in the frame that holds the future: only the cyclic collector would free the two.
-    if future.try_fail(error.with_traceback(None)) and type(future) is Future:
+    if future.try_fail(BaseException.with_traceback(error, None)) and type(future) is Future:
         future.__class__ = Refused
         future.__dict__.update(_unheard=cell.system.unheard, _path=cell.path)
 

@@ -12,6 +12,7 @@ import traceback
 from collections import deque
 from typing import Any
 
+from actors._core.error_fields import is_a
 from actors._core.instruments import Instrument
 from actors._future import Future
 from actors.process.frames import Kind, NotPicklable, encode
@@ -99,7 +100,7 @@ class Link:
         """
         name, text = type(error).__qualname__, ""
         try:
-            if isinstance(error, MemoryError):
+            if is_a(error, MemoryError):
                 self.out_of_memory()
             text = cut("".join(traceback.format_exception(error)).rstrip(), self.limit // SHARE)
             error.__traceback__ = None
@@ -193,7 +194,7 @@ class LogHandler(logging.Handler):
         try:
             self._send(record)
         except Exception as error:  # also the record's own, such as arguments that do not fit
-            if isinstance(error, MemoryError):
+            if is_a(error, MemoryError):
                 self._link.out_of_memory()
             self.handleError(record)
 

@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import IO, Any
 
+from actors._core.error_fields import is_a
 from actors._core.log_safely import log_safely
 from actors._errors import ActorError
 from actors._future import Future
@@ -254,14 +255,14 @@ class WorkerProcess:
         if isinstance(answer, Future):
             if error is None:
                 answer.try_set(value)
-            elif isinstance(error, asyncio.CancelledError):  # the actor has cancelled the reply
+            elif is_a(error, asyncio.CancelledError):  # the actor has cancelled the reply
                 answer.cancel()
             else:
                 answer.try_fail(error)
         elif error is None:
             answer.set_result(value)
         else:
-            if isinstance(error, StopIteration):  # no asyncio future takes it
+            if is_a(error, StopIteration):  # no asyncio future takes it
                 error = _from_stop_iteration(error)
             answer.set_exception(error)
             answer.exception()  # it may be that nobody waits any more

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from actors._core.error_fields import CAUSE, CONTEXT, traceback_of
 from actors._core.interruption import failed_itself
 from actors._events import ActorFailed
 from actors.tracing._switch import Switch
@@ -110,7 +111,7 @@ class Crashes(Switch):
 
 def fingerprint(error: BaseException) -> str:
     """Hash the error's type and innermost frames, without line numbers, to 16 hexadecimal digits."""
-    frames = traceback.extract_tb(error.__traceback__)[-FINGERPRINT_FRAMES:]
+    frames = traceback.extract_tb(traceback_of(error))[-FINGERPRINT_FRAMES:]
     parts = [type(error).__module__, type(error).__qualname__]
     for frame in frames:
         parts += [os.path.basename(frame.filename), frame.name]
@@ -118,18 +119,25 @@ def fingerprint(error: BaseException) -> str:
 
 
 def _stack(error: BaseException) -> str:
-    frames = traceback.extract_tb(error.__traceback__)
+    frames = traceback.extract_tb(traceback_of(error))
     lines = [f"{each.filename}:{each.lineno} {each.name}" for each in frames]
     return "\n".join(lines)[-MAX_STACK:]
 
 
 def _causes(error: BaseException) -> list[str]:
     causes: list[str] = []
-    cause = error.__cause__ or error.__context__
+    cause = _before(error)
     while cause is not None and len(causes) < 10:
         causes.append(text(type_name(cause)))
-        cause = cause.__cause__ or cause.__context__
+        cause = _before(cause)
     return causes
+
+
+def _before(error: BaseException) -> BaseException | None:
+    cause: BaseException | None = CAUSE.__get__(error)
+    if cause is None:
+        cause = CONTEXT.__get__(error)
+    return cause
 
 
 __all__ = ["Crashes", "fingerprint"]
