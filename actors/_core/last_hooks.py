@@ -61,7 +61,10 @@ def begin_hook(cell: Cell, hook: str, args: tuple[Any, ...]) -> asyncio.Future[B
         return None
     ending = _outcome(result)
     ending.send(None)  # to its first line, as in following.begin
-    return task_of(cell.loop, ending, cell.context)
+    task = task_of(cell.loop, ending, cell.context)
+    # The loop may be closed before its end; the actor is declared dead then. No word of asyncio's about that.
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    return task
 
 
 async def _outcome(hook: Coroutine[Any, Any, Any]) -> BaseException | None:

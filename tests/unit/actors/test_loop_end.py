@@ -418,3 +418,28 @@ def test_who_awaits_in_another_loop_of_the_same_thread_does_not_run_the_actor_th
     assert first.run_until_complete(system.stop()).clean
     first.close()
     second.close()
+
+
+HOOK_AT_THE_END = """
+import asyncio
+from actors import Actor, ActorSystem
+
+class Failing(Actor):
+    async def on_receive(self, message):
+        await asyncio.sleep(100)
+
+    async def on_failure(self, *failure):
+        await asyncio.sleep(100)
+
+async def main():
+    system = ActorSystem()
+    system.spawn(Failing).tell(1)
+    await asyncio.sleep(0.05)
+
+asyncio.run(main())
+"""
+
+
+def test_a_program_that_ends_in_the_middle_of_its_actors_has_no_pending_tasks_to_report() -> None:
+    done = run_alone(HOOK_AT_THE_END)
+    assert done.returncode == 0 and "Task was destroyed" not in done.stderr, done.stderr
