@@ -1,6 +1,6 @@
 """An event loop in virtual time: when no callback is ready, the clock jumps to the next timer.
 
-While a connection or a pipe is open, time is real: the clock jumps over nothing that may still answer.
+While a connection or a pipe is open, or a child process of asyncio's runs, time is real: the clock jumps over nothing that may still answer.
 
 An hour of backoffs takes milliseconds, and repeated runs give the same times. If no callback is ready and no
 timer is set, nothing can ever happen again: :class:`Deadlock`.
@@ -12,13 +12,17 @@ private part of asyncio (``_ready``, the queue of callbacks); a test fails if a 
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import random
 import selectors
 import socket
 import time
+import weakref
+from asyncio import futures
 from collections import deque
 from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
 MAX_STEPS = 1_000_000
@@ -73,6 +77,8 @@ class VirtualSelector(selectors.DefaultSelector):
         """Called when the loop has nothing to do now; tells whether another thread has done something."""
         self.own_files: frozenset[int] = frozenset()
         """The loop's own file descriptors, which wake it."""
+        self.children: weakref.WeakSet[asyncio.SubprocessTransport] = weakref.WeakSet()
+        """Child processes that may run. Python 3.11 learns of their ends in a thread, without a file."""
         self._max_steps, self._max_stuck, self._wall = max_steps, max_stuck, wall
         self._moved_at = 0
         self._began = time.monotonic()
@@ -109,7 +115,12 @@ class VirtualSelector(selectors.DefaultSelector):
         return []
 
     def _io_pending(self) -> bool:
-        """Tell whether a connection or pipe is open. A listening socket is not: who connects is one of the others."""
+        """Tell whether a connection or pipe is open, or a child process runs.
+
+        A listening socket does not count: who connects is one of the others.
+        """
+        if any(child.get_returncode() is None for child in tuple(self.children)):
+            return True
         files = self.get_map()
         return len(files) > len(self.own_files) and any(
             key.fd not in self.own_files and not _listens(key.fd) for key in list(files.values())
@@ -165,13 +176,60 @@ class Shuffled(deque[Any]):
         return super().popleft()
 
 
+class ShuffledCallbacks(Shuffled):
+    """The loop's queue of callbacks: a random one next, but those of connections and pipes first, in order.
+
+    asyncio's transports rely on that order: a protocol's ``connection_made`` comes before whoever waits for the connection.
+    """
+
+    def __init__(self, rng: random.Random) -> None:
+        super().__init__(rng)
+        self._of_io: deque[asyncio.Handle] = deque()
+
+    def append(self, handle: asyncio.Handle, /) -> None:
+        """Add a callback that is ready."""
+        if _is_of_io(handle):
+            self._of_io.append(handle)
+        else:
+            super().append(handle)
+
+    def popleft(self) -> Any:
+        """Take the next one."""
+        return self._of_io.popleft() if self._of_io else super().popleft()
+
+    def __len__(self) -> int:
+        return super().__len__() + len(self._of_io)
+
+    def __bool__(self) -> bool:
+        return len(self) > 0
+
+    def clear(self) -> None:
+        """Forget all."""
+        super().clear()
+        self._of_io.clear()
+
+
+def _is_of_io(handle: Any) -> bool:
+    """Tell whether a callback belongs to a transport, a protocol, or the loop's own work with sockets."""
+    callback = handle._callback
+    while type(callback) is functools.partial:
+        callback = callback.func
+    if callback is futures._set_result_unless_cancelled:  # type: ignore[attr-defined]
+        return (
+            type(handle) is asyncio.Handle
+        )  # a new transport is ready; as a timer, it is the end of a sleep
+    return type(callback) is MethodType and isinstance(
+        callback.__self__, (asyncio.BaseTransport, asyncio.BaseProtocol, asyncio.AbstractEventLoop)
+    )
+
+
 class SimLoop(asyncio.SelectorEventLoop):
     """An event loop in virtual time.
 
     Args:
-        shuffle: random numbers that pick the next callback among those that are ready. asyncio's
-            documentation allows any order, although much code relies on first come, first served. None keeps
-            the order.
+        shuffle: random numbers that pick the next callback among those that are ready, after those of
+            connections and pipes. asyncio's documentation allows any order, although much code relies on first
+            come, first served. None keeps the order.
         max_steps: turns before :class:`Livelock`.
         max_stuck: turns without progress of virtual time before :class:`Livelock`.
         wall: real seconds before :class:`Livelock`, checked between turns: a callback that never returns is
@@ -193,7 +251,7 @@ class SimLoop(asyncio.SelectorEventLoop):
         # than the step of a float beyond 2**24 seconds, and a timer could stay almost due for ever.
         self._clock_resolution = RESOLUTION
         if shuffle is not None:
-            self._ready = Shuffled(shuffle)
+            self._ready = ShuffledCallbacks(shuffle)
 
     def time(self) -> float:
         """Return the virtual time in seconds."""
@@ -207,6 +265,20 @@ class SimLoop(asyncio.SelectorEventLoop):
         """Make the next turn raise ``error`` out of the loop. Only the first error counts."""
         if self.virtual.failure is None:
             self.virtual.failure = error
+
+    async def subprocess_exec(self, *args: Any, **options: Any) -> Any:
+        """See :meth:`asyncio.loop.subprocess_exec`."""
+        return self._child(await super().subprocess_exec(*args, **options))
+
+    async def subprocess_shell(self, *args: Any, **options: Any) -> Any:
+        """See :meth:`asyncio.loop.subprocess_shell`."""
+        return self._child(await super().subprocess_shell(*args, **options))
+
+    def _child(
+        self, made: tuple[asyncio.SubprocessTransport, Any]
+    ) -> tuple[asyncio.SubprocessTransport, Any]:
+        self.virtual.children.add(made[0])
+        return made
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Any, *args: Any

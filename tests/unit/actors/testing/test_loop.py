@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import socket
 import threading
 import time
+from typing import Any
 
 import pytest
 
@@ -93,3 +95,56 @@ def test_a_server_that_waits_for_connections_does_not_hold_time_up() -> None:
 
     with asyncio.Runner(loop_factory=SimLoop) as runner:
         assert runner.run(main()) == pytest.approx(3600)
+
+
+@pytest.mark.parametrize("pipes", [{}, {"stdout": asyncio.subprocess.PIPE}])
+def test_no_timeout_fires_while_a_child_process_runs(pipes: Any) -> None:
+    """Also if its pipes are closed: Python 3.11 hears of the end in a thread."""
+
+    async def main() -> int | None:
+        async with asyncio.timeout(30.0):
+            child = await asyncio.create_subprocess_exec("sh", "-c", "exec >&-; sleep 0.1; exit 3", **pipes)
+            await child.communicate()
+            return child.returncode
+
+    with asyncio.Runner(loop_factory=SimLoop) as runner:
+        assert runner.run(main()) == 3
+
+
+def test_a_child_process_that_has_ended_does_not_hold_time_up() -> None:
+    async def main() -> float:
+        child = await asyncio.create_subprocess_shell("exit 3")
+        assert await child.wait() == 3
+        begun = asyncio.get_running_loop().time()
+        await asyncio.sleep(3600)
+        return asyncio.get_running_loop().time() - begun
+
+    with asyncio.Runner(loop_factory=SimLoop) as runner:
+        assert runner.run(main()) == pytest.approx(3600)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_shuffled_loop_keeps_the_callbacks_of_connections_and_pipes_in_order(seed: int) -> None:
+    wrong: list[dict[str, Any]] = []
+
+    async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(await reader.readexactly(2))
+        await writer.drain()
+        writer.close()
+        await writer.wait_closed()
+
+    async def main() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: wrong.append(context))
+        server = await asyncio.start_server(echo, "127.0.0.1", 0)
+        reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+        writer.write(b"hi")
+        assert await reader.read() == b"hi"
+        writer.close()
+        await writer.wait_closed()
+        server.close()
+        child = await asyncio.create_subprocess_exec("echo", "hi", stdout=asyncio.subprocess.PIPE)
+        assert (await child.communicate())[0] == b"hi\n"
+
+    with asyncio.Runner(loop_factory=lambda: SimLoop(shuffle=random.Random(seed))) as runner:
+        runner.run(main())
+    assert wrong == []
