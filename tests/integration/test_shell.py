@@ -86,8 +86,8 @@ class Shell:
 
 
 @contextlib.asynccontextmanager
-async def shell(**config: Any) -> AsyncIterator[Shell]:
-    app = make_config(SANDBOX.seed_peers, initial_offset="newest", long_polling_timeout=0.3, **config)
+async def shell(begins: str = "newest", **config: Any) -> AsyncIterator[Shell]:
+    app = make_config(SANDBOX.seed_peers, initial_offset=begins, long_polling_timeout=0.3, **config)
     async with serving(app) as daemon:
         yield Shell(daemon)
 
@@ -104,14 +104,28 @@ async def test_the_quick_start_works_in_any_order(name: str) -> None:
         done = await sh.run("consume", name, "--group", "new")
         assert (done.code, done.out) == (4, "")
         assert done.err == (
-            "0 of 1 messages; nothing more came; a new group begins at the end of a topic: "
-            "--from-beginning reads what is there\n"
+            "0 of 1 messages; nothing more came; a new group begins at the end of a topic, and this one goes on from there: "
+            "another new one with --from-beginning, or this one after kafka-pixy group reset, reads what is there\n"
         )
         assert await sh.good("consume", name, "--group", "bar", "--from-beginning") == "Good news everyone!\n"
         # A group with committed offsets goes on where it is.
         await eventually(lambda: committed(sh, name, "bar"), lambda total: total == 1)
         done = await sh.run("consume", name, "--group", "bar", "--from-beginning")
         assert (done.code, done.err) == (4, "0 of 1 messages; nothing more came\n")
+
+
+@pytest.mark.parametrize("begins", ["oldest", "newest"])
+async def test_until_end_of_a_new_group_reads_what_the_group_gets(name: str, begins: str) -> None:
+    """It took a group without offsets for one at the end, printed nothing and ended with 0, wherever the daemon lets it begin."""
+    async with shell(begins) as sh:
+        await sh.good("produce", name, stdin="a\nb\nc\n", err=f"3 messages written to {name}\n")
+        done = await sh.run("consume", name, "-g", name, "--until-end")
+        if begins == "oldest":
+            assert (done.code, sorted(done.out.split()), done.err) == (0, ["a", "b", "c"], "")
+        else:
+            assert (done.code, done.out) == (0, "")
+            assert done.err.startswith("no messages; a new group begins at the end of a topic, "), done
+            assert "--from-beginning" in done.err
 
 
 async def committed(sh: Shell, topic: str, group: str) -> int:
@@ -291,10 +305,13 @@ async def test_tables_are_whole_when_they_are_piped_and_documents_parse(name: st
         assert yaml.safe_load(await sh.good("offsets", long, "-g", "g", "--output", "yaml"))[0]["end"] == 1
         described = json.loads(await sh.good("group", "describe", f"g-{long}", "--json"))
         assert described["state"] == "Stable" and described["offsets"][0]["topic"] == long
-        none = "offset -: nothing is committed, so the group begins there as a new one would\n"
+        none = (
+            "offset -: nothing is committed, so the group begins there as a new one would: consumer.initial_offset of the "
+            "daemon says where\n"
+        )
         lines = (await sh.good("offsets", long, "-g", "g", err=none)).splitlines()
         assert lines[0].split()[:6] == ["partition", "begin", "end", "count", "offset", "lag"]
-        assert lines[1].startswith("        0      0    1      1       -    0"), "numbers are right-aligned"
+        assert lines[1].startswith("        0      0    1      1       -    -"), "numbers are right-aligned"
         status = json.loads(await sh.good("status", "--json"))
         assert status["clusters"] == {"default": {"brokers": [1]}}
         shown = dict(line.split(None, 1) for line in (await sh.good("status")).splitlines())

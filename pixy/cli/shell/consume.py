@@ -44,6 +44,11 @@ _PASSING: Final = (
     grpc.StatusCode.DEADLINE_EXCEEDED,
 )
 
+_NEW_GROUP: Final = (
+    "a new group begins at the end of a topic, and this one goes on from there: another new one with --from-beginning, "
+    "or this one after kafka-pixy group reset, reads what is there"
+)
+
 EXAMPLES: Final = {
     "kafka-pixy consume foo -g bar --from-beginning": "a new group begins at its oldest message, not at the end",
     "kafka-pixy consume foo -g bar --follow --json | jq .value": "until Ctrl-C, also over a restart of the daemon",
@@ -165,7 +170,10 @@ def _ending(reader: Reader | None, got: int, count: int, *, until_end: bool) -> 
     if reader is None or (count and got >= count):
         return 0
     out = reader.out() if until_end else 0
+    skipped = isinstance(reader, GroupReader) and reader.may_skip and not got
     if until_end and not out and reader.finished():
+        if skipped:
+            note(f"no messages; {_NEW_GROUP}")
         return 0
     if out:
         note(
@@ -181,9 +189,7 @@ def _ending(reader: Reader | None, got: int, count: int, *, until_end: bool) -> 
     if until_end and not count:
         return EXIT_NOTHING
     if got < count:
-        hint = ""
-        if isinstance(reader, GroupReader) and reader.is_new and not got:
-            hint = "; a new group begins at the end of a topic: --from-beginning reads what is there"
+        hint = f"; {_NEW_GROUP}" if skipped else ""
         note(f"{got} of {count} messages; nothing more came{hint}")
         return EXIT_NOTHING
     return 0

@@ -11,7 +11,7 @@ from pixy.cli.shell.errors import EXIT_USAGE, CallError, ShellError, nearest
 from pixy.cli.shell.framework import EXITS, Command, Group, connected
 from pixy.cli.shell.names import GROUP, TOPIC
 from pixy.cli.shell.output import note, plain, table, write
-from pixy.cli.shell.places import BEGIN, END, explain, say_moved, shown, within
+from pixy.cli.shell.places import BEGIN, END, explain, say_moved, shown, shown_lag, within
 from pixy.cli.shell.session import Session
 from pixy.cli.shell.times import milliseconds
 from pixy.cli.shell.topic import confirm
@@ -103,8 +103,11 @@ def describe(session: Session, group: str) -> int:
     lag = sum(row[5] or 0 for row in rows)
     people = f"{len(members)} member{'s' * (len(members) != 1)}"
     write(f"group {plain(group)}: {found.state}, {people}, lag {lag}\n")
-    at = _COLUMNS.index("offset")
-    table(_COLUMNS, [[*row[:at], shown(row[at]), *row[at + 1 :]] for row in rows])
+    at = _COLUMNS.index("offset")  # the lag stands behind it
+    table(
+        _COLUMNS,
+        [[*row[:at], shown(row[at]), shown_lag(row[at], row[at + 1]), *row[at + 2 :]] for row in rows],
+    )
     explain(row[at] for row in rows)
     return 0
 

@@ -11,7 +11,7 @@ import grpc
 from pixy.cli.shell.errors import EXIT_USAGE, CallError, ShellError
 from pixy.cli.shell.framework import Command, connected
 from pixy.cli.shell.names import GROUP, TOPIC
-from pixy.cli.shell.places import BEGIN, explain, say_outside, shown
+from pixy.cli.shell.places import BEGIN, explain, say_outside, shown, shown_lag
 from pixy.cli.shell.session import Session
 from pixy.cli.shell.values import MAX_OFFSET, MAX_PARTITION, OFFSET, PARTITION
 from pixy.proto import kafkapixy_pb2 as pb
@@ -81,7 +81,7 @@ def _explained(session: Session, error: CallError, topic: str, partition: int) -
         "kafka-pixy offsets foo -g bar --set 0=begin --set 1=100": "kafka-pixy group reset sets all partitions",
     },
     help="Show a group's offsets in each partition of a topic, or set them. Where nothing is committed, so that the group begins as a new one would, "
-    "the table shows a dash, and JSON has -1; the beginning is -2 in JSON.",
+    "the table shows a dash for the offset and the lag, and JSON has -1 and 0; the beginning is -2 in JSON.",
 )
 @click.argument("topic", shell_complete=TOPIC)
 @click.option("-g", "--group", required=True, shell_complete=GROUP, help="Consumer group.")
@@ -116,8 +116,9 @@ def offsets(session: Session, topic: str, group: str, wanted: tuple[tuple[int, i
         raise
     rows = [[getattr(each, column) for column in COLUMNS] for each in found]
     document = [dict(zip(COLUMNS, row, strict=True)) for row in rows]
-    at = COLUMNS.index("offset")
-    session.out.result(document, COLUMNS, [[*row[:at], shown(row[at]), *row[at + 1 :]] for row in rows])
+    at = COLUMNS.index("offset")  # the lag stands behind it
+    cells = [[*row[:at], shown(row[at]), shown_lag(row[at], row[at + 1]), *row[at + 2 :]] for row in rows]
+    session.out.result(document, COLUMNS, cells)
     if not session.out.structured:
         explain(row[at] for row in rows)
     say_outside({number: offset for number, offset in wanted if isinstance(offset, int)}, found)

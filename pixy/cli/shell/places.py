@@ -20,11 +20,19 @@ def shown(offset: int | None) -> Any:
     return Word("begin") if offset == BEGIN else offset
 
 
+def shown_lag(offset: int | None, lag: int | None) -> int | None:
+    """Return a lag for a table: None (a dash) where nothing is committed, so that nobody knows it; Kafka-Pixy's own answer is 0 there."""
+    return None if offset is None or offset == END else lag
+
+
 def explain(offsets: Iterable[int | None]) -> None:
     """Print what the dashes and words of a table mean, if it has any."""
     found = {offset if offset == BEGIN else END for offset in offsets if offset is None or offset < 0}
     if END in found:
-        note("offset -: nothing is committed, so the group begins there as a new one would")
+        note(
+            "offset -: nothing is committed, so the group begins there as a new one would: "
+            "consumer.initial_offset of the daemon says where"
+        )
     if BEGIN in found:
         note("offset begin: the group begins at the oldest message")
 
@@ -76,4 +84,4 @@ def say_outside(asked: Mapping[int, int], logs: Iterable[Any]) -> None:
         note(f"{more} more partition{'s' * (more != 1)}, too")
 
 
-__all__ = ["BEGIN", "END", "explain", "say_moved", "say_outside", "shown", "within"]
+__all__ = ["BEGIN", "END", "explain", "say_moved", "say_outside", "shown", "shown_lag", "within"]

@@ -73,20 +73,18 @@ class GroupReader:
         found = session.call("GetOffsets", pb.GetOffsetsRq(**self._place)).offsets
         if from_beginning:
             self._begin(found)
-        self.is_new = all(each.offset == END for each in found) and not from_beginning
-        """Nothing is committed, so the group begins where new groups do."""
         self._ends = {each.partition: each.end for each in found}
-        self._unread = Unread(
-            (each.partition, self._position(each, from_beginning), each.end) for each in found
-        )
+        self._unread = Unread((each.partition, max(each.offset, each.begin), each.end) for each in found)
         self._acknowledged(found)
         self._left = self._unread.stops()
-        """Of each partition the end of what is neither read nor acknowledged, unless that has been seen."""
+        """Of each partition the end of what is neither read nor acknowledged, unless that has been seen.
 
-    def _position(self, found: Any, from_beginning: bool) -> int:
-        if found.offset == BEGIN or (found.offset == END and from_beginning):
-            return int(found.begin)
-        return int(found.end if found.offset == END else max(found.offset, found.begin))
+        Where nothing is committed the group may begin at the oldest message or at the end: it counts from the oldest one on,
+        until the daemon commits another beginning.
+        """
+        is_new = all(each.offset == END for each in found) and not from_beginning
+        self.may_skip = is_new and bool(self._left)
+        """Nothing is committed, and there are messages that the group does not get if it begins at the end."""
 
     def _begin(self, found: Any) -> None:
         new = [

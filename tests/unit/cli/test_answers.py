@@ -21,7 +21,10 @@ STATUS = pb.GetStatusRs(
     version="1", clusters=[pb.ClusterStatus(cluster="eu", brokers=[1]), pb.ClusterStatus(cluster="us", error="down")]
 )  # fmt: skip
 HEADINGS = "partition  begin  end  count  offset  lag  metadata  sparse_acks\n"
-NOTHING = "offset -: nothing is committed, so the group begins there as a new one would\n"
+NOTHING = (
+    "offset -: nothing is committed, so the group begins there as a new one would: consumer.initial_offset of the daemon "
+    "says where\n"
+)
 BEGINS = "offset begin: the group begins at the oldest message\n"
 
 
@@ -97,7 +100,7 @@ def test_nothing_committed_is_a_dash_and_a_legend(monkeypatch: pytest.MonkeyPatc
         0,
         HEADINGS
         + "        0     10   40     30      12   28\n"
-        + "        1     10   40     30       -   30\n"
+        + "        1     10   40     30       -    -\n"
         + "        2     10   40     30   begin   30\n",
         NOTHING + BEGINS,
     )

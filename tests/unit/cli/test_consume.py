@@ -225,6 +225,40 @@ def test_until_end_of_a_group_counts_what_is_out(
     assert capsys.readouterr().err.startswith(shown) and bool(shown) is bool(code)
 
 
+NEW = "no messages; a new group begins at the end of a topic, "
+
+
+@pytest.mark.parametrize(
+    ("offsets", "messages", "got", "code", "shown"),
+    [
+        # initial_offset: oldest. The group's messages come, the last of them ends it.
+        ([of_group("", -1, 2)], consumed(0, 1), 2, 0, ""),
+        # newest. The daemon commits the end as the beginning.
+        ([of_group("", -1, 2), of_group("", 2, 2)], consumed(), 0, 0, NEW),
+        # Others have written meanwhile, or it has not joined yet.
+        ([of_group("", -1, 2), of_group("", 2, 3)], consumed(2), 1, 0, ""),
+        ([of_group("", -1, 2)], consumed(), 0, 4, "the end of 1 partition was not seen: "),
+        # There is nothing that it could read.
+        ([of_group("", -1, 0)], consumed(), 0, 0, ""),
+    ],
+)
+def test_until_end_of_a_new_group_asks_where_it_begins(
+    offsets: list[Any],
+    messages: list[Any],
+    got: int,
+    code: int,
+    shown: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """It took -1 for the end: nothing was read, whatever consumer.initial_offset says."""
+    session = Session({"GetOffsets": offsets, "ConsumeNAck": messages, "Ack": pb.AckRs()})
+    reading = loop(lambda: GroupReader(session, "foo", "bar", "explicit", from_beginning=False))  # type: ignore[arg-type]
+    assert reading.run(0, follow=False, until_end=True) == got
+    assert _ending(reading.reader, got, 0, until_end=True) == code
+    err = capsys.readouterr().err
+    assert err.startswith(shown) and bool(shown) is bool(err)
+
+
 class Answering(Session):
     """A session in which a signal comes while the first message is awaited."""
 
