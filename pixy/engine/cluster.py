@@ -393,7 +393,7 @@ class Cluster(Actor):
                 if waited < deadline and down < _GIVE_UP_DOWN:
                     continue
                 peers = ",".join(self._proxy.kafka.seed_peers)
-                why = self._clients.down or str(error)
+                why = (self._clients.down or str(error)).removeprefix(f"{peers}: ")
                 reply.try_fail(
                     StartError(
                         f"failed to spawn proxy, name={self._name}: failed to create Kafka client: "

@@ -27,6 +27,7 @@ from pixy.kafka.errors import INCURABLE_CODES, REFUSAL_CODES, translate
 from pixy.kafka.library_calls import send_one
 from pixy.kafka.lone_messages import LoneMessages
 from pixy.kafka.new_producers import FatalErrors, ReadyProducer
+from pixy.kafka.outages import Outages
 from pixy.kafka.producer_messages import NO_OFFSET, Bulk, Landed, Message, Report, Returned
 from pixy.kafka.retired_producers import RetiredProducers
 from pixy.kafka.returned_messages import GateOf, ReturnedMessages
@@ -81,7 +82,7 @@ class DeliveryThread:
     Attributes:
         producer: librdkafka's.
         probes: the results of probes that the thread has not handed over.
-        down: why no broker can be reached, as librdkafka last said; empty if it has not.
+        outages: why no broker can be reached.
         given_up: how many messages had no result when the thread ended.
         alone: how many messages are being sent alone; see :mod:`pixy.kafka.lone_messages`.
     """
@@ -108,7 +109,7 @@ class DeliveryThread:
         self._loop = asyncio.get_running_loop()
         self._reports: list[Report] = []
         self.probes: list[Probe] = []
-        self.down = ""
+        self.outages = Outages()
         self._errors = 0
         self.given_up = self.alone = 0
         # Set on the loop for the thread to see; the first two in this order.
@@ -223,8 +224,7 @@ class DeliveryThread:
         self._reports.append((bulk, None, -1, -1))
 
     def _error(self, error: LibraryError) -> None:
-        if error.code() in (LibraryError._ALL_BROKERS_DOWN, LibraryError._AUTHENTICATION, LibraryError._SSL):
-            self.down = error.str()
+        self.outages.note(error)
         if error.fatal():
             # Before the next poll: it reports the messages that fail.
             self._returned.hold(fatal=True)

@@ -93,7 +93,7 @@ class ProducerClient:
     @property
     def down(self) -> str:
         """The reason why no broker can be reached, as librdkafka last said; empty if it has not."""
-        return self._thread.down
+        return self._thread.outages.down
 
     def send(
         self, topic: str, batch: Sequence[Outgoing], partitions: Sequence[int]

@@ -184,7 +184,8 @@ def test_a_drain_that_exceeds_its_timeout_is_reported(kafka: Cluster, name: str,
         (
             ["--kafkaPeers=127.0.0.1:1"],
             "Failed to start service: err=(failed to spawn proxy, name=default: failed to create Kafka "
-            "client: kafka: client has run out of available brokers to talk to (Is your cluster reachable?)",
+            "client: kafka: client has run out of available brokers to talk to (Is your cluster reachable?) "
+            "[127.0.0.1:1: connection refused]",
         ),
         (["--config=/none.yaml"], "Failed to load config: err=(failed to read config file: path=/none.yaml"),
         (["--grpcAddr=nonsense", "--sandbox"], "Failed to start service: err=("),
