@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import Any
 
 from pixy.console.watch import Watch
-from pixy.errors import PixyError
-
-FRESH: Final = 5.0
-"""Seconds for which Kafka's answer counts, so that probes of a whole fleet cost Kafka nothing."""
 
 
 class Readiness:
@@ -26,12 +22,11 @@ class Readiness:
         self._watch = watch
         self.draining = False
         """True once the daemon is about to stop."""
-        self._reached: dict[str, tuple[float, str]] = {}
 
     async def check(self) -> dict[str, Any]:
         """Return the verdict, ``ready``, and a list of checks with their reasons."""
         names = self._watch.inspector.clusters()
-        reached = await asyncio.gather(*(self._reach(name) for name in names))
+        reached = await asyncio.gather(*(self._watch.kafka.problem(name) for name in names))
         checks: list[dict[str, Any]] = [
             {"check": "kafka", "cluster": name, "ok": not why, "reason": why}
             for name, why in zip(names, reached, strict=True)
@@ -57,19 +52,6 @@ class Readiness:
                     }
                 )
         return {"ready": ready, "checks": checks}
-
-    async def _reach(self, name: str) -> str:
-        now = self._watch.system.loop.time()
-        known = self._reached.get(name)
-        if known is not None and now - known[0] < FRESH:
-            return known[1]
-        try:
-            found = await self._watch.inspector.brokers(name)
-            why = "" if found else "no broker is known"
-        except PixyError as error:
-            why = str(error)
-        self._reached[name] = now, why
-        return why
 
 
 __all__ = ["Readiness"]

@@ -18,6 +18,7 @@ from actors import ActorSystem, LoopBlocked
 from pixy.config.model import Proxy
 from pixy.console.actor_figures import ActorFigures, figures_of
 from pixy.console.history import Rates, Since
+from pixy.console.kafka_check import KafkaCheck
 from pixy.console.kafka_facts import KafkaFacts, Pair
 from pixy.engine.consume.views import GroupView, OffersView, OfferView, PartitionView
 from pixy.engine.counters import ClusterCounters, GroupCounters
@@ -47,6 +48,8 @@ FRESH: Final = 1.0
 """Seconds for which a snapshot serves everybody who asks."""
 TICK: Final = 5.0
 """Seconds between two looks at the groups while nobody watches."""
+KAFKA_LIMIT: Final = 2.0
+"""Seconds that a snapshot waits for Kafka's answer; without one, librdkafka's word counts."""
 MOST_OWNERS: Final = 1000
 """Owners that are asked for one snapshot, of those with un-acked messages first."""
 _BLOCKS: Final = 100
@@ -85,6 +88,7 @@ class Watch:
         self._proxies = proxies
         self._wall = wall
         self.facts = KafkaFacts(inspector, system.loop.time)
+        self.kafka = KafkaCheck(inspector, system.loop.time)
         self.blocked = 0
         """How often the loop was found blocked."""
         self.actors: ActorFigures = ActorFigures()
@@ -117,6 +121,7 @@ class Watch:
         if tasks:
             await asyncio.wait(tasks)
         await self.facts.close()
+        await self.kafka.close()
 
     async def snapshot(self) -> Snapshot:
         """Return a snapshot that is at most :data:`FRESH` seconds old."""
@@ -146,6 +151,7 @@ class Watch:
             try:
                 for cluster in self.inspector.clusters():
                     await self._views(cluster)
+                    await self._note_kafka(cluster)
             except Exception:
                 logger.exception("a look at the groups has failed")
 
@@ -165,12 +171,29 @@ class Watch:
             self._acks.note((cluster, name), sum(each.acked for each in counted.topics.values()), now)
         return refs, views
 
+    async def _note_kafka(self, cluster: str) -> None:
+        """Note since when no broker answers, also while nobody asks Kafka."""
+        why = self.kafka.known(cluster)
+        if why is None:
+            with contextlib.suppress(PixyError):
+                why = self._silence(cluster, (await self.inspector.cluster(cluster)).down)
+        self._failures.same((cluster, ""), bool(why), self._now())
+
+    def _silence(self, cluster: str, down: str) -> str:
+        """Return why librdkafka has no broker. It says that all are down, and not that one is up again."""
+        statistics = self.counters[cluster].statistics
+        return "" if statistics is not None and any(each.up for each in statistics.brokers) else down
+
     # -- a snapshot ---------------------------------------------------------------------------------
 
     async def _make(self) -> Snapshot:
         groups: list[Group] = []
         clusters: list[Cluster] = []
         owned: dict[Pair, set[int]] = {}
+        asked = {
+            name: asyncio.create_task(self.kafka.problem(name, KAFKA_LIMIT))
+            for name in self.inspector.clusters()
+        }
         for name in self.inspector.clusters():
             refs, views = await self._views(name)
             room = MOST_OWNERS
@@ -186,7 +209,7 @@ class Watch:
                         owned[name, group, topic.topic] = mine
                 groups.append(self._group(name, view, offers))
             groups += self._left(name, views.keys())
-            clusters.append(await self._cluster(name))
+            clusters.append(await self._cluster(name, await asked[name]))
         self.facts.want(owned)
         self.actors = await figures_of(self.system)
         found = Snapshot(
@@ -200,7 +223,7 @@ class Watch:
         self._snapshot, self._findings, self._made_at = found, find(found), self._now()
         return found
 
-    async def _cluster(self, name: str) -> Cluster:
+    async def _cluster(self, name: str, problem: str | None) -> Cluster:
         proxy, now = self._proxies[name], self._now()
         statistics = self.counters[name].statistics
         brokers = () if statistics is None else statistics.brokers
@@ -208,8 +231,7 @@ class Watch:
         down, journal, groups, producers = "", None, (0, 1), (0, 1)
         with contextlib.suppress(PixyError):
             view = await self.inspector.cluster(name)
-            # librdkafka says that all are down, and not that one is up again.
-            down = "" if any(each.up for each in brokers) else view.down
+            down = self._silence(name, view.down) if problem is None else problem
             groups, producers = (view.groups, view.max_groups), (view.producers, view.max_producers)
             if view.journal is not None:
                 self._lost.note(name, view.journal[2], now)

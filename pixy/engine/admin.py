@@ -399,4 +399,6 @@ def _passing(message: AdminRequest[Any]) -> frozenset[int]:
     """Return the codes of errors after which a request is handled again: the error passes, and a change was not made."""
     if isinstance(message, AlterTopic):
         return frozenset()  # its handler tries the two halves again, each by itself
+    if isinstance(message, GetBrokers) and message.once:
+        return frozenset()
     return _NOT_CHANGED if isinstance(message, AdminChange) else TRANSIENT_CODES

@@ -146,7 +146,13 @@ class HasCommits(AdminRequest[bool]):
 
 @dataclass(frozen=True, slots=True)
 class GetBrokers(AdminRequest[list[int]]):
-    """Ask for the ids of the brokers, sorted."""
+    """Ask for the ids of the brokers, sorted.
+
+    Attributes:
+        once: fail at once if no broker answers, instead of trying again for a while.
+    """
+
+    once: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -323,9 +323,9 @@ class ClusterClient:
         [found] = await self._ask_admin(GetTopics(topic, with_partitions, True))
         return found
 
-    async def brokers(self) -> list[int]:
-        """Return the ids of the brokers, sorted."""
-        return await self._ask_admin(GetBrokers())
+    async def brokers(self, *, once: bool = False) -> list[int]:
+        """Return the ids of the brokers, sorted; ``once``: fail at once if none answers, instead of trying again for a while."""
+        return await self._ask_admin(GetBrokers(once))
 
     async def bounds(self, topic: str, partition: int) -> tuple[int, int]:
         """Return the oldest offset of a partition and the offset of the next record to be written.

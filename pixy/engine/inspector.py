@@ -202,8 +202,8 @@ class Inspector:
         return {number for owned in found.values() for number in owned}
 
     async def brokers(self, cluster: str) -> list[int]:
-        """Ask Kafka for its brokers. Raises PixyError."""
-        return await _answer(self._client(cluster).brokers(), KAFKA_PATIENCE)
+        """Ask Kafka for its brokers, once. Raises PixyError."""
+        return await _answer(self._client(cluster).brokers(once=True), KAFKA_PATIENCE)
 
     def _cluster(self, name: str) -> ActorRef[Cluster]:
         found = self._clusters.get(name)

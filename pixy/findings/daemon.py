@@ -20,8 +20,6 @@ OLD: Final = 5.0
 """Seconds that a message may wait in a mailbox."""
 SLOW: Final = 0.5
 """Seconds that a broker may take for an answer (99th percentile). Long polls of consumers are not among the producer's requests."""
-DOWN: Final = 3.0
-"""Seconds without a broker; a moved controller takes less."""
 NEARLY: Final = 0.95
 """The part of a bound from which on it is worth a word."""
 REFUSED: Final = 10
@@ -75,11 +73,11 @@ def crowded_mailbox(snapshot: Snapshot) -> Iterator[Finding]:
 def slow_broker(snapshot: Snapshot) -> Iterator[Finding]:
     """Find brokers that answer slowly, and clusters of which none answers."""
     for cluster in snapshot.clusters:
-        if cluster.down and cluster.down_for >= DOWN:
+        if cluster.down:
             yield Finding(
                 "kafka-unreachable",
                 "error",
-                f"no broker of cluster {cluster.name} answers: {cluster.down}",
+                f"no broker of cluster {cluster.name} answers ({cluster.down})",
                 "start the brokers, or correct kafka.seed_peers, kafka.tls or net.sasl; messages that were produced wait up to "
                 "their timeout",
                 cluster.down_for,

@@ -107,6 +107,21 @@ class Slow(Actor):
         await message.wait()
 
 
+async def test_the_first_look_tells_that_kafka_is_gone() -> None:
+    """The time without brokers counted from the first look, which found nothing wrong."""
+    sandbox = Sandbox()
+    config = make_config(sandbox.seed_peers, drain_timeout=0.1)
+    config.admin_addr = "127.0.0.1:0"
+    async with serving(config) as daemon:
+        stage = Stage(daemon)
+        [address] = sandbox.seed_peers
+        del sandbox
+        [found] = await stage.findings()
+        assert found["rule"] == "kafka-unreachable" and found["severity"] == "error"
+        cluster = found["where"]["cluster"]
+        assert found["cause"] == f"no broker of cluster {cluster} answers ({address}: connection refused)"
+
+
 @pytest.mark.usefixtures("short")
 async def test_faults_of_clients_and_of_the_daemon_have_their_names() -> None:
     async with staged(ack_timeout=60.0, max_pending_messages=5) as stage:

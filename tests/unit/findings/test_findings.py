@@ -88,6 +88,7 @@ TROUBLE = {
     ),
     "a slow broker": ("broker-slow", cluster(brokers=(Broker("b:1", 0.9), Broker("b:2", 0.001)))),
     "no broker": ("kafka-unreachable", cluster(down="refused", down_for=5.0)),
+    "no broker at the first look": ("kafka-unreachable", cluster(down="refused")),
     "as many groups as there may be": ("quota-reached", cluster(groups=(256, 256))),
     "requests that are refused": (
         "quota-reached",
@@ -114,7 +115,6 @@ HEALTH = {
     "a short block": Snapshot(1e9, blocks=(Block(9.0, 0.3),)),
     "a busy mailbox": Snapshot(1e9, mailboxes=(Mailbox("/a", 500, 1024, 0.1),)),
     "a broker that has nothing to answer": cluster(brokers=(Broker("b:1"),)),
-    "a moment without brokers": cluster(down="refused", down_for=1.0),
     "a journal": cluster(journal=(99, 100, 0, 3)),
     "a few refusals": Snapshot(1e9, refused=(Refused("rest", "consume", "429", 3),)),
 }
