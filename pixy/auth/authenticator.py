@@ -8,9 +8,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import contextlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from pixy.auth import jwks
 from pixy.auth.certificates import Certificates
@@ -34,12 +35,14 @@ class Authenticator:
 
     def __init__(self, config: Auth, wall: Callable[[], float] = time.time) -> None:
         self._config = config
-        self._wall = wall
+        self.wall = wall
+        """Seconds since 1970."""
         self._keys = Keys("")
         self._certificates = Certificates(config.certificate_name) if config.certificates else None
         jwt = config.jwt
         self.generation = 0
         """Raised whenever other keys count: whoever was recognized before must be recognized again."""
+        self._watchers: dict[object, Callable[[], None]] = {}
         self._tokens = Tokens(jwt, self._changed) if jwt.jwks_file or jwt.jwks_url else None
         self._remote: jwks.RemoteKeys | None = None
         self._fresh: asyncio.Task[None] | None = None
@@ -87,12 +90,24 @@ class Authenticator:
         if self._fresh is not None:
             self._fresh.cancel()
 
+    @contextlib.contextmanager
+    def watched(self, look: Callable[[], None]) -> Iterator[None]:
+        """Call a function whenever other keys count, in a ``with`` block. It must not raise."""
+        key = object()
+        self._watchers[key] = look
+        try:
+            yield
+        finally:
+            del self._watchers[key]
+
     def _changed(self) -> None:
         self.generation += 1
+        for look in tuple(self._watchers.values()):
+            look()
 
     def holds(self, caller: Caller) -> bool:
         """Return whether a caller who was recognized would be recognized again by the same credential."""
-        return caller.generation == self.generation and self._wall() < caller.until
+        return caller.generation == self.generation and self.wall() < caller.until
 
     def again(self, caller: Caller) -> Caller | None:
         """Recognize a caller again, some time later, by what he showed. None if he would be another one now, or nobody."""
@@ -132,7 +147,7 @@ class Authenticator:
         """
         if seen.principal is not None:
             return seen.principal, -math.inf
-        now = self._wall()
+        now = self.wall()
         if seen.api_key is not None:
             if seen.authorization is not None:
                 raise Unauthenticated("send either Authorization or X-API-Key", "ambiguous")

@@ -86,6 +86,8 @@ class RestV1:
         make: MakePeers = Peers if peers is None else peers
         longest = _longest_wait(engine.config) if self._config.peers or peers is not None else 0.0
         self.peers = make(self._config, proxies, longest, self.cors)
+        if engine.guard is not None:
+            self.peers.recognized_by(engine.guard.authenticator)
 
     # -- matching ---------------------------------------------------------------------------------
 

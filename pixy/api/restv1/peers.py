@@ -24,8 +24,10 @@ from pixy.api.edge.proxies import FORWARDED, HOP_HEADER, TrustedProxies
 from pixy.api.identity import single
 from pixy.api.restv1 import errors
 from pixy.api.restv1.cors import Cors
+from pixy.api.restv1.ended_credentials import while_recognized
 from pixy.api.restv1.errors import ApiError
 from pixy.api.restv1.origins import below_of, host_of, origin_of
+from pixy.auth.authenticator import Authenticator
 from pixy.auth.hops import PROOF_HEADER, Hop, Hops
 from pixy.auth.principal import current
 from pixy.config.model import Rest
@@ -113,6 +115,13 @@ class Peers:
         self._session: aiohttp.ClientSession | None = None
         secret = config.peer_secret
         self._hops = Hops(secret, self._node, self._urls) if secret and self._urls else None
+        self._authenticator: Authenticator | None = None
+
+    def recognized_by(self, authenticator: Authenticator) -> None:
+        """Give up a forwarded read when ``authenticator``, which has recognized its caller, would not do so any more."""
+        self._authenticator = authenticator
+        if self._workers is not None:
+            self._workers.recognized_by(authenticator)
 
     def hop(self, request: web.BaseRequest) -> Hop | None:
         """Check who has forwarded a request.
@@ -258,14 +267,17 @@ class Peers:
         self, request: web.BaseRequest, owner: str, url: str, body: bytes, passed: frozenset[int]
     ) -> web.StreamResponse | None:
         response: web.StreamResponse | None = None
+        # A change that was begun is not given up: nobody would know how far it got.
+        watching = self._authenticator if request.method == "GET" else None
         try:
-            async with self._session_to(owner).request(
+            asking = self._session_to(owner).request(
                 request.method,
                 URL(url, encoded=True),
                 headers=self._headers(request, owner, url, body),
                 data=body or None,
                 allow_redirects=False,
-            ) as answer:
+            )
+            async with await while_recognized(watching, asking) as answer:
                 if answer.status in passed:
                     return None
                 headers = CIMultiDict(

@@ -70,7 +70,7 @@ class Daemon:
         assert engine.guard is not None
         self.authenticator = engine.guard.authenticator
         self.now = NOW
-        self.authenticator._wall = lambda: self.now
+        self.authenticator.wall = lambda: self.now
 
     async def connect(self, api: str, sent: dict[str, str]) -> Callable[[], Awaitable[str]]:
         """Return a function that produces, always by the same bytes, and returns the status."""
