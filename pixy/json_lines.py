@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import queue
+import stat
 import threading
 import time
 from collections.abc import Callable
@@ -58,7 +59,10 @@ class Target(Protocol):
 
 
 class File:
-    """Appends to a file that nobody else may read.
+    """Appends to a file that nobody else may read. Workers of one daemon append to the same file.
+
+    A disk that is full takes a part of a line, and another worker's line may be the first one that fits again: whoever could not
+    write looks how the file ends before he goes on.
 
     Args:
         path: of the file.
@@ -73,6 +77,10 @@ class File:
         self._file = -1
         self._reopen = False
         self._failing = False
+        self._cut = False
+        """True if the last bytes that this process has written are no whole line."""
+        self._unsure = True
+        """True if the file may end within a line."""
 
     def open(self) -> None:
         """See :class:`Target`."""
@@ -84,23 +92,26 @@ class File:
 
     def write(self, line: bytes, count: int) -> bool:
         """See :class:`Target`."""
-        data = line + b"\n"
         try:
             if self._reopen:
                 self._reopen = False
                 opened = self._opened()
                 os.close(self._file)
-                self._file = opened
+                self._file, self._unsure, self._cut = opened, True, False
+            data = (b"\n" if self._unsure and self._ends_within_a_line() else b"") + line + b"\n"
             while data:
-                data = data[os.write(self._file, data) :]
+                written = os.write(self._file, data)
+                self._cut = written < len(data)
+                data = data[written:]
         except OSError as error:
+            self._unsure = True
             if not self._failing:
                 logger.error(
                     "%s: %s: %s; records are dropped", self._key, self._path, error.strerror or error
                 )
             self._failing = True
             return False
-        self._failing = False
+        self._failing = self._unsure = False
         return True
 
     def patience(self) -> None:
@@ -112,6 +123,21 @@ class File:
     def close(self) -> None:
         """See :class:`Target`."""
         os.close(self._file)
+
+    def _ends_within_a_line(self) -> bool:
+        if not stat.S_ISREG(os.fstat(self._file).st_mode):
+            return self._cut
+        try:
+            file = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return self._cut  # renamed, or not to be read
+        try:
+            size = os.fstat(file).st_size
+            return size > 0 and os.pread(file, 1, size - 1) != b"\n"
+        except OSError:
+            return self._cut
+        finally:
+            os.close(file)
 
     def _opened(self) -> int:
         return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)

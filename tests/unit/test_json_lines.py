@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import threading
+from pathlib import Path
 from typing import Any
 
-from pixy.json_lines import JsonLines
+import pytest
+
+from pixy import json_lines
+from pixy.json_lines import File, JsonLines
 
 
 class Topic:
@@ -86,3 +92,97 @@ def test_a_target_that_waits_for_something_is_asked_to_look() -> None:
     lines.start()
     assert topic.looked.wait(60)
     lines.stop()
+
+
+class Disk:
+    """What ``os.write`` writes to: a disk with some bytes left, and None for as many as there are."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.left: int | None = None
+        self._write = os.write
+        monkeypatch.setattr(json_lines.os, "write", self.write)
+
+    def write(self, file: int, data: bytes) -> int:
+        if self.left is None:
+            return self._write(file, data)
+        fits = data[: self.left]
+        self.left -= len(fits)
+        if not fits:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return self._write(file, fits)
+
+
+def opened(path: Path) -> File:
+    file = File(str(path), "audit.path")
+    file.open()
+    return file
+
+
+def test_the_line_after_a_full_disk_is_one_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, disk = tmp_path / "log", Disk(monkeypatch)
+    file = opened(path)
+    assert file.write(b"first", 1)
+    disk.left = 3
+    assert not file.write(b"second", 1) and not file.write(b"third", 1)
+    disk.left = 0
+    assert not file.write(b"fourth", 1)
+    disk.left = None
+    assert file.write(b"fifth", 1) and file.write(b"sixth", 1)
+    file.close()
+    assert path.read_bytes() == b"first\nsec\nfifth\nsixth\n"
+
+
+def test_a_disk_that_was_full_between_two_lines_leaves_no_empty_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, disk = tmp_path / "log", Disk(monkeypatch)
+    file = opened(path)
+    disk.left = 0
+    assert not file.write(b"lost", 1)
+    disk.left = None
+    assert file.write(b"first", 1)
+    disk.left = 0
+    assert not file.write(b"lost", 1)
+    disk.left = None
+    assert file.write(b"second", 1)
+    file.close()
+    assert path.read_bytes() == b"first\nsecond\n"
+
+
+def test_what_another_process_has_left_of_a_line_spoils_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, disk = tmp_path / "log", Disk(monkeypatch)
+    path.write_bytes(b"an earlier daemon's")
+    one, other = opened(path), opened(path)
+    assert other.write(b"first", 1)
+    disk.left = 3
+    assert not one.write(b"second", 1) and not other.write(b"third", 1)
+    disk.left = None
+    assert other.write(b"fourth", 1) and one.write(b"fifth", 1)
+    one.close()
+    other.close()
+    assert path.read_bytes() == b"an earlier daemon's\nfirst\nsec\nfourth\nfifth\n"
+
+
+def test_a_count_that_a_full_disk_has_cut_is_told_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, disk, refused = tmp_path / "log", Disk(monkeypatch), threading.Event()
+    lines = JsonLines(File(str(path), "audit.path"), 10, lambda: 0.0)
+    monkeypatch.setattr(json_lines.logger, "error", lambda *_: refused.set())
+    lines.drop()
+    lines.put({"time": 0.0, "result": "lost"})
+    disk.left = 20  # a part of the count
+    lines.start()
+    assert refused.wait(60)
+    disk.left = None
+    lines.put({"time": 0.0, "result": "ok"})
+    lines.stop()
+    cut, *whole = path.read_text().splitlines()
+    told = [json.loads(line) for line in whole]
+    missing = sum(line["result"] == "lost" for line in told)
+    assert len(cut) == 20 and told[-1]["result"] == "ok"
+    assert sum(line.get("count", 0) for line in told) == 2 - missing
