@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import sys
 
 import grpc
 
@@ -42,4 +43,7 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    try:
+        asyncio.run(main())
+    except grpc.aio.AioRpcError as error:
+        sys.exit(f"{error.code().name}: {error.details()} (start a daemon first: make run)")

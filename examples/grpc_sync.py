@@ -5,6 +5,7 @@ python -m grpc_tools.protoc -I. --python_out=. --grpc_python_out=. kafkapixy.pro
 """
 
 import os
+import sys
 
 import grpc
 
@@ -35,4 +36,7 @@ def join(stub: KafkaPixyStub) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except grpc.RpcError as error:
+        sys.exit(f"{error.code().name}: {error.details()} (start a daemon first: make run)")

@@ -220,3 +220,18 @@ def test_the_aiohttp_service_stops_on_a_signal() -> None:
     finally:
         service.kill()
         service.wait()
+
+
+@pytest.mark.parametrize("example", ["grpc_sync.py", "grpc_asyncio.py"])
+def test_an_example_without_a_daemon_says_so_in_a_line(example: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRPC", "localhost:1")
+    done = run_file(ROOT / "examples" / example)
+    assert done.returncode == 1 and done.stdout == b""
+    lines = done.stderr.decode().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("UNAVAILABLE: "), done.stderr
+    assert lines[0].endswith("(start a daemon first: make run)")
+
+
+def test_the_examples_for_a_shell_can_be_executed() -> None:
+    scripts = list((ROOT / "examples").rglob("*.sh"))
+    assert scripts and all(os.access(each, os.X_OK) for each in scripts)
