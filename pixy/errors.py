@@ -14,6 +14,18 @@ class PixyError(Exception):
     """Base class of the errors that an API answers with; ``str(error)`` is the text of the answer."""
 
 
+def needs_extra(what: str, extra: str, error: ImportError | None = None) -> str:
+    """Say how to install what is missing: Kafka-Pixy is installed from a checkout, no index has it.
+
+    Args:
+        what: cannot be done without it.
+        extra: of ``setup.cfg``.
+        error: names the library.
+    """
+    cause = "" if error is None else f" ({error})"
+    return f"{what} needs the extra {extra}: pip install '.[{extra}]' in a checkout of Kafka-Pixy{cause}"
+
+
 def reason_of(error: OSError) -> str:
     """Return why the system has refused something, in lower case: without the number, and what libraries put around the reason."""
     # Errors that a library derives (of names, of TLS) have numbers of their own.

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from urllib.parse import urlsplit
 
 from pixy.cli.streams import remark
-from pixy.errors import StartError
+from pixy.errors import StartError, needs_extra
 from pixy.tap.service import TapService
 
 
@@ -23,7 +23,7 @@ def check_otlp(url: str) -> None:
     try:
         import pixy.tap.otlp  # noqa: F401
     except ImportError as error:
-        raise StartError(f"--otlp needs the extra otel: pip install 'kafka-pixy[otel]' ({error})") from error
+        raise StartError(needs_extra("--otlp", "otel", error)) from error
 
 
 @contextlib.asynccontextmanager

@@ -37,7 +37,7 @@ from pixy.engine.service import (
     Start,
 )
 from pixy.engine.workers import Siblings, Stray, Strays
-from pixy.errors import ConfigError, NotConsumed, PixyError, StartError, UnknownCluster
+from pixy.errors import ConfigError, NotConsumed, PixyError, StartError, UnknownCluster, needs_extra
 from pixy.kafka.statistics import Statistics
 
 logger = logging.getLogger("pixy.engine")
@@ -320,7 +320,5 @@ def _spans_of(config: App) -> MessageSpans:
     try:
         from pixy.engine.otel_spans import OTelSpans
     except ImportError as error:
-        raise ConfigError(
-            f"tracing.export needs the extra otel: pip install 'kafka-pixy[otel]' ({error})"
-        ) from error
+        raise ConfigError(needs_extra("tracing.export", "otel", error)) from error
     return OTelSpans(config, random.Random())

@@ -17,7 +17,7 @@ import yaml
 
 from pixy.config.durations import parse_duration
 from pixy.config.environment import read_value_file
-from pixy.errors import ConfigError, PixyError
+from pixy.errors import ConfigError, PixyError, needs_extra
 
 _KEYS: Final = {"url", "ca", "username", "password_file", "timeout", "max_schemas"}
 _MAX_FILE: Final = 1 << 20
@@ -147,9 +147,7 @@ class Registry:
         try:
             from confluent_kafka.schema_registry import SchemaRegistryClient
         except ImportError as error:
-            raise ConfigError(
-                f"a schema registry needs the extra: pip install 'kafka-pixy[decode]' ({error})"
-            ) from None
+            raise ConfigError(needs_extra("a schema registry", "decode", error)) from None
         self._settings = settings
         self._known: dict[tuple[str, int], RegisteredSchema] = {}
         config: dict[str, Any] = {

@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable, Iterator
 from typing import IO, Any, Final
 
-from pixy.errors import StartError
+from pixy.errors import StartError, needs_extra
 from pixy.tap.capture import Segment
 
 _PCAPNG: Final = b"\x0a\x0d\x0d\x0a"
@@ -65,8 +65,8 @@ def segments(file: IO[bytes]) -> Iterator[Segment]:
     """
     try:
         import dpkt
-    except ImportError:
-        raise StartError("reading captures needs the library dpkt: pip install dpkt") from None
+    except ImportError as error:
+        raise StartError(needs_extra("reading captures", "pcap", error)) from None
     head = file.read(len(_PCAPNG))
     whole = _File(file, head)
     try:

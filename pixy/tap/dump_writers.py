@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Callable
 from typing import IO, Any, Final, Literal
 
-from pixy.errors import StartError
+from pixy.errors import StartError, needs_extra
 from pixy.escaping import json_text
 from pixy.tap import events
 from pixy.tap.config import Address, Bounds
@@ -112,8 +112,8 @@ class PcapngDump:
     def __init__(self, file: Limited, bounds: Bounds) -> None:
         try:
             import dpkt
-        except ImportError:
-            raise StartError("a dump as pcapng needs the library dpkt: pip install dpkt") from None
+        except ImportError as error:
+            raise StartError(needs_extra("a dump as pcapng", "pcap", error)) from None
         self.file = file
         self._dpkt: Any = dpkt
         self._streams: LruDict[int, _Stream] = LruDict(bounds.connections * 2)

@@ -19,11 +19,11 @@ from aiohttp import web
 from pixy import __version__
 from pixy.api.admin.access import error
 from pixy.api.admin.assistant_tools import Tools
-from pixy.errors import PixyError
+from pixy.errors import PixyError, needs_extra
 
 logger = logging.getLogger("pixy.api")
 
-MISSING: Final = "the MCP endpoint needs the extra `mcp` of kafka-pixy: pip install '.[mcp]'"
+MISSING: Final = needs_extra("the MCP endpoint", "mcp")
 AT_ONCE: Final = 8
 """Requests that are answered at the same time; one more is refused with 503."""
 _INSTRUCTIONS: Final = (

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pixy.cli.importing import importing
 from pixy.cli.shell.errors import ShellError
-from pixy.errors import PixyError
+from pixy.errors import PixyError, needs_extra
 
 ASKED: Final = "archive and replays"
 """The question that the daemon leaves open; :data:`pixy.engine.life.lives.LAKE`."""
@@ -35,9 +35,7 @@ def add_lake(story: dict[str, Any], lake: str, replays: str) -> None:
             from pixy.pipeline.lake.lake import Lake
             from pixy.pipeline.replay.find_message import find_copies
         except ImportError as error:
-            raise ShellError(
-                f"--lake needs the extra lake: pip install 'kafka-pixy[lake]' ({error})"
-            ) from error
+            raise ShellError(needs_extra("--lake", "lake", error)) from error
     where = story["topic"], story["partition"], story["offset"]
     if lake:
         try:
