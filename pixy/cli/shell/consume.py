@@ -14,6 +14,7 @@ from pixy.cli.shell import interrupts
 from pixy.cli.shell.errors import (
     EXIT_NOTHING,
     EXIT_USAGE,
+    KAFKA_AWAY,
     CallError,
     DaemonGone,
     ShellError,
@@ -36,8 +37,6 @@ from pixy.escaping import escaped
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 5.0
 """Seconds between two attempts to reach a daemon that has gone."""
 
-_KAFKA_AWAY: Final = "client has run out of available brokers"
-"""In the daemon's answer when no broker has answered it."""
 _PASSING: Final = (
     grpc.StatusCode.UNAVAILABLE,
     grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -207,7 +206,7 @@ def _passes(error: CallError) -> bool:
     """Tell whether an error passes: the daemon or Kafka is away for a while, or has no room."""
     if error.details == str(Disabled()) or isinstance(error, WrongServer):
         return False
-    return error.status in _PASSING or _KAFKA_AWAY in error.details
+    return error.status in _PASSING or KAFKA_AWAY in error.details
 
 
 class _Loop:

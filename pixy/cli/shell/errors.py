@@ -18,6 +18,11 @@ _HTTP_STATUS: Final = re.compile(r"Received http2 header with status: ([0-9]{3})
 _NO_CLUSTER: Final = "proxy `"
 """The beginning of the daemon's text, which is the original's, if it has no such cluster."""
 
+KAFKA_AWAY: Final = "client has run out of available brokers"
+"""In the daemon's answer when no broker has answered it."""
+_KAFKA_SILENT: Final = (KAFKA_AWAY, "Local: Message timed out")
+_SEE_STATUS: Final = "kafka-pixy status shows whether the daemon reaches Kafka"
+
 NO_TLS_THERE: Final = "without TLS: the TLS handshake failed"
 NO_TLS: Final = "leave out --tls, --ca and --cert (and KAFKA_PIXY_TLS, KAFKA_PIXY_CA), or name another port"
 """The advice for a daemon that serves no TLS."""
@@ -109,14 +114,20 @@ def of_call(error: Any, server: str, method: str, *, tls: bool = False, cert: bo
     if status is grpc.StatusCode.UNAVAILABLE and details == str(ShuttingDown()):
         return DaemonGone(status, f"the daemon at {server} is stopping")
     if status is grpc.StatusCode.DEADLINE_EXCEEDED:
+        see = "" if method == "GetStatus" else f"; {_SEE_STATUS}"
         return CallError(
-            status, f"{server} did not answer {method} in time", "--timeout sets the seconds to wait"
+            status, f"{server} did not answer {method} in time", f"--timeout sets the seconds to wait{see}"
         )
     if status is grpc.StatusCode.UNIMPLEMENTED:
         return CallError(
             status, f"the daemon at {server} does not know {method}", "it is older than this shell: update it"
         )
-    return CallError(status, details)
+    return CallError(status, details, kafka_hint(details))
+
+
+def kafka_hint(details: str) -> str:
+    """Say where to look if the daemon's words are that Kafka does not answer it; empty if they are not."""
+    return _SEE_STATUS if any(each in details for each in _KAFKA_SILENT) else ""
 
 
 def _other_server(details: str) -> str:
@@ -181,11 +192,13 @@ __all__ = [
     "EXIT_INTERRUPTED",
     "EXIT_NOTHING",
     "EXIT_USAGE",
+    "KAFKA_AWAY",
     "CallError",
     "DaemonGone",
     "NotConnected",
     "ShellError",
     "WrongServer",
+    "kafka_hint",
     "nearest",
     "of_call",
 ]

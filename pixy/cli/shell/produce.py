@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, Final, NamedTuple
 import click
 
 from pixy.cli.shell import interrupts
-from pixy.cli.shell.errors import EXIT_USAGE, CallError, ShellError
+from pixy.cli.shell.errors import EXIT_USAGE, CallError, ShellError, kafka_hint
 from pixy.cli.shell.framework import EXITS, Command, connected
 from pixy.cli.shell.names import TOPIC
 from pixy.cli.shell.output import note
@@ -313,6 +313,8 @@ class Writer:
         if text == _NO_TOPIC and not good:
             found = self._session.topic(self._topic, make=True)  # else says so, with the nearest name
             text = f"topic {self._topic} has no such partition: it has 0 to {len(found.partitions) - 1}"
+        elif not isinstance(cause, CallError) and (hint := kafka_hint(text)):
+            text = f"{text.rstrip('.')}; {hint}"
         which = _numbers([first + at for at in failed])
         later = "" if begins else "; --skip leaves them out, so write them by themselves"
         return ShellError(f"{'perhaps ' if self._unsure else ''}not written: {which}: {text}{later}")

@@ -13,6 +13,7 @@ from pixy.cli.shell.errors import CallError, DaemonGone, ShellError, of_call
 from pixy.cli.shell.produce_input import ReadAhead, Shape, to_record
 from tests.unit.cli.produce_daemon import Daemon, failure, read, write
 
+NO_BROKER = "kafka: client has run out of available brokers to talk to (Is your cluster reachable?)"
 MEGABYTE = 1024 * 1024
 """What each daemon receives in one call."""
 
@@ -86,6 +87,43 @@ def test_a_call_without_a_connection_has_not_written(details: str) -> None:
     daemon = Daemon(answers={2: gone})
     assert failure(daemon, [b"a", b"b", b"c"], most=1) == (
         f"{text}; stopped: 1 message written to foo; go on with --skip 1"
+    )
+
+
+STATUS = "; kafka-pixy status shows whether the daemon reaches Kafka"
+
+
+@pytest.mark.parametrize(
+    ("code", "details", "method", "text"),
+    [
+        (grpc.StatusCode.INTERNAL, NO_BROKER, "Produce", f"INTERNAL: {NO_BROKER}{STATUS}"),
+        (grpc.StatusCode.INTERNAL, "Local: Message timed out", "Produce", f"INTERNAL: Local: Message timed out{STATUS}"),
+        (
+            grpc.StatusCode.DEADLINE_EXCEEDED,
+            "",
+            "Produce",
+            f"DEADLINE_EXCEEDED: d:1 did not answer Produce in time; --timeout sets the seconds to wait{STATUS}",
+        ),
+        (
+            grpc.StatusCode.DEADLINE_EXCEEDED,
+            "",
+            "GetStatus",
+            "DEADLINE_EXCEEDED: d:1 did not answer GetStatus in time; --timeout sets the seconds to wait",
+        ),
+        (grpc.StatusCode.INTERNAL, "it broke", "Produce", "INTERNAL: it broke"),
+    ],
+)  # fmt: skip
+def test_an_error_of_a_kafka_that_is_away_says_where_to_look(
+    code: grpc.StatusCode, details: str, method: str, text: str
+) -> None:
+    error = SimpleNamespace(code=lambda: code, details=lambda: details)
+    assert str(of_call(error, "d:1", method)) == text
+
+
+def test_a_message_that_kafka_did_not_take_in_time_says_where_to_look() -> None:
+    daemon = Daemon(errors={b"a": "Local: Message timed out"})
+    assert failure(daemon, [b"a"]).startswith(
+        f"not written: message 1: Local: Message timed out{STATUS}; stopped: 0 messages"
     )
 
 
