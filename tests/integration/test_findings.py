@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -120,6 +121,19 @@ async def test_the_first_look_tells_that_kafka_is_gone() -> None:
         assert found["rule"] == "kafka-unreachable" and found["severity"] == "error"
         cluster = found["where"]["cluster"]
         assert found["cause"] == f"no broker of cluster {cluster} answers ({address}: connection refused)"
+
+
+async def test_the_root_page_links_what_there_is() -> None:
+    """It was the text of a module."""
+    async with staged() as stage:
+        root = f"http://{stage.daemon.engine.addresses['admin']}/"
+        async with stage.daemon.http.get(root) as answer:
+            assert answer.content_type == "text/html"
+            links = re.findall(r'<a href="([^"]+)">', await answer.text())
+        assert {"console/", "findings", "metrics", "readyz", "debug/actors"} <= set(links)
+        for link in set(links) - {"debug/profile", "debug/heap"}:  # which take seconds
+            async with stage.daemon.http.get(root + link) as answer:
+                assert answer.status == 200, (link, await answer.text())
 
 
 @pytest.mark.usefixtures("short")

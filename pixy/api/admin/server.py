@@ -32,6 +32,7 @@ from pixy.api.admin.actions import Actions
 from pixy.api.admin.assistant_tools import Tools
 from pixy.api.admin.connections import AdminHttp
 from pixy.api.admin.debug import Debug
+from pixy.api.admin.index import PATHS, page
 from pixy.api.admin.mcp_endpoint import McpEndpoint
 from pixy.api.admin.tail import Tail
 from pixy.api.admin.tracing import Tracing
@@ -212,7 +213,7 @@ class AdminServer(Listener):
 
     async def _index(self, _request: web.Request) -> web.Response:
         """List what there is."""
-        return web.Response(text=__doc__ or "")
+        return page(PATHS)
 
     async def _metrics(self, request: web.Request) -> web.Response:
         body, content_type = await self._exposition.text(request.headers.get("Accept", ""))

@@ -30,6 +30,7 @@ from yarl import URL
 
 from pixy.api.admin import hop, merging
 from pixy.api.admin.access import REASONS, error
+from pixy.api.admin.index import WORKER_PATHS, page
 from pixy.api.admin.shared_answers import SharedAnswers
 from pixy.api.siblings import ADMIN, PROVING_HEADER, Sibling, WorkerSockets
 
@@ -144,7 +145,7 @@ class WorkersAdmin:
 
     async def _index(self, _request: web.Request) -> web.Response:
         """List what there is."""
-        return web.Response(text=__doc__ or "")
+        return page(WORKER_PATHS)
 
     async def _metrics(self, request: web.Request) -> web.Response:
         _, kind = choose_encoder(request.headers.get("Accept", ""))  # of which there are few
