@@ -140,7 +140,7 @@ def journal_dropping(snapshot: Snapshot) -> Iterator[Finding]:
         yield Finding(
             "journal-dropping",
             "error",
-            f"the journal of cluster {cluster.name} has lost {lost} events in the last minutes: audits will show gaps",
+            f"the journal of cluster {cluster.name} has lost {lost} event{'s' * (lost != 1)} in the last minutes: audits will show gaps",
             "see the log of the journal's writer: Kafka may not take its batches; raise journal.buffer_events for bursts",
             0.0,
             {"cluster": cluster.name},

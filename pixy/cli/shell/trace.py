@@ -255,7 +255,7 @@ def _group(each: dict[str, Any], now: float) -> list[Any]:
         parts.append(f"client {detail['client']}")
     if detail.get("attempts"):
         parts.append(
-            f"{detail['attempts']} attempts, the last {duration(max(0.0, now - detail['last_offered']))} ago"
+            f"{detail['attempts']} attempt{'s' * (detail['attempts'] != 1)}, the last {duration(max(0.0, now - detail['last_offered']))} ago"
         )
     if detail.get("deadline"):
         parts.append(f"offered again in {duration(max(0.0, detail['deadline'] - now))}")

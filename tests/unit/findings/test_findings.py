@@ -182,3 +182,8 @@ def test_a_thousand_partitions_need_no_thousand_lines() -> None:
     tried = [replace(OWN, partition=at, oldest=TRIED, most_tried=TRIED) for at in range(1000)]
     assert len(find(group(*tried))) == findings.MOST
     assert len(list(consuming.poison(group(*tried)))) == 1000
+
+
+def test_one_lost_event_is_one() -> None:
+    (found,) = find(cluster(journal=(100, 100, 1, 9)))
+    assert "has lost 1 event in" in found.cause
