@@ -36,6 +36,11 @@ _INIT = {
     "kafka-pixy config init - | less": "",
 }
 _EXITS = {0: "valid, or done", 1: "invalid, or failed; stderr names the reason", 2: "wrong command line"}
+_WRITTEN = {
+    "into time.Duration": "a number and a unit, such as 5m or 1h30m",
+    "into []string": "a list, such as [localhost:9092]",
+}
+"""How to write what could not be read; the text itself is the original's."""
 _OF_YAML = "failed to parse config: yaml: "
 EXIT_OK = 0
 EXIT_WRONG = 1
@@ -89,11 +94,13 @@ def main(argv: Sequence[str]) -> int:
 def _problems(error: ConfigError) -> list[str]:
     """Return each problem of a configuration as one line, without the words that the original, and so the daemon, begins with."""
     first, *more = str(error).splitlines()
-    return (
+    found = (
         [each.strip() for each in more]
         if more and first.endswith(":")
         else [first.removeprefix(_OF_YAML), *more]
     )
+    hints = [next((how for kind, how in _WRITTEN.items() if each.endswith(kind)), "") for each in found]
+    return [f"{each}: write {hint}" if hint else each for each, hint in zip(found, hints, strict=True)]
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -145,7 +145,10 @@ def _source(given: dict[str, Any]) -> _Source:
     if given["lines"] is not None:
         stream = _open(given["lines"])
         return _Source(stream, f"--lines {given['lines']}", _size(stream))
-    return _Source(_standard_input(), "standard input", _size(sys.stdin.buffer))
+    typed = _standard_input()
+    if _is_typed(typed):
+        note("a message a line; Ctrl-D ends")
+    return _Source(typed, "standard input", _size(sys.stdin.buffer))
 
 
 def _check_delimiter(given: dict[str, Any], named: list[str]) -> None:

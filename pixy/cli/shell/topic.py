@@ -175,6 +175,8 @@ def config(
 @connected
 def delete(session: Session, topic: str, yes: bool) -> int:
     """Delete a topic."""
+    if not yes:
+        session.topic(topic)  # nobody is asked about what is not there
     confirm(f"Delete topic {topic} with all its messages?", yes)
     try:
         session.call("DeleteTopic", pb.DeleteTopicRq(cluster=session.cluster, topic=topic))
