@@ -159,6 +159,41 @@ async def test_clients_that_go_and_bodies_that_come_too_late_leave_no_error_in_t
     assert not [line for line in daemon.lines if "<asyncio>" in line or "Traceback" in line], daemon.lines
 
 
+FLOOD_CONFIG = """\
+grpc_addr: 127.0.0.1:0
+tcp_addr: 127.0.0.1:0
+server: {{front: envoy}}
+connections: {{max_request_rate: 50}}
+access_log: {{path: {folder}/access.log}}
+"""
+
+
+async def test_an_address_that_sends_too_many_requests_is_refused_whatever_it_says_of_itself(
+    tmp_path: Path,
+) -> None:
+    """Envoy would take the address from X-Forwarded-For, whoever sends it."""
+    async with running(tmp_path, FLOOD_CONFIG.format(folder=tmp_path), "--sandbox") as daemon:
+        await daemon.serves()
+        url = f"http://{daemon.address('rest')}/topics"
+        async with aiohttp.ClientSession() as http:
+
+            async def asked(number: int) -> int:
+                async with http.get(url, headers={"X-Forwarded-For": f"10.0.0.{number}"}) as answer:
+                    return answer.status
+
+            statuses = await asyncio.gather(*(asked(number) for number in range(250)))
+
+            async def served() -> bool:
+                return await asked(0) == 200
+
+            await eventually(served)
+        assert set(statuses) == {200, 429}
+        daemon.process.terminate()
+        assert await daemon.ended() == 0
+    addresses = {json.loads(line)["address"].partition(":")[0] for line in (tmp_path / "access.log").open()}
+    assert addresses == {"127.0.0.1"}
+
+
 TLS_CONFIG = """\
 grpc_addr: 127.0.0.1:0
 tcp_addr: 127.0.0.1:0

@@ -7,12 +7,14 @@ listener by the port that the request has come to. Requests that come before the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from pixy.api.asgi.calls import Calls
 from pixy.api.asgi.requests import Requests
 from pixy.api.asgi.types import Receive, Scope, Send, Served
+from pixy.api.edge.connections import share_of
 from pixy.api.edge.edge import Edge
 from pixy.api.grpc.server import GrpcServer, add_services, largest_message, make_gate
 from pixy.api.rest.server import RestServer, RestV1Server
@@ -23,6 +25,15 @@ from pixy.engine.engine import Engine
 
 _GRACE: Final = 1.0
 _NOBODY: Final = b"no listener has this port\n"
+_BUSY: Final = b'{"error": "too many requests from your address wait to be served"}\n'
+_BUSY_REQUEST: Final = [(b"content-type", b"application/json; charset=utf-8")]
+_BUSY_CALL: Final = [
+    (b"content-type", b"application/grpc"),
+    (b"grpc-status", b"8"),  # RESOURCE_EXHAUSTED
+    (b"grpc-message", b"too many calls from your address wait to be served"),
+]
+_MOST_WAITING: Final = 1024
+"""Requests of one address that have come and not begun. One more is refused at once, which costs a fraction of serving it."""
 
 
 class HostedTls(ServerTls):
@@ -62,9 +73,22 @@ class Front:
         self._served: dict[str, Served] = {}
         self._by_port: dict[int, Served] = {}
         self._serves = asyncio.Event()
+        self._waiting: Counter[str] = Counter()
+        """Requests by address, from their arrival until their task runs."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request."""
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
+        """Take a request, in the order of arrival; return what serves it, in a task that begins behind those of others."""
+        client = scope.get("client")
+        caller = share_of(client[0]) if client else ""
+        if self._waiting[caller] >= _MOST_WAITING:
+            return _refuse_busy(scope, receive, send)
+        self._waiting[caller] += 1
+        return self._serve(caller, scope, receive, send)
+
+    async def _serve(self, caller: str, scope: Scope, receive: Receive, send: Send) -> None:
+        self._waiting[caller] -= 1
+        if not self._waiting[caller]:
+            del self._waiting[caller]
         served = self._by_port.get(scope["server"][1])
         if served is None:
             await self._serves.wait()
@@ -108,6 +132,15 @@ class Front:
 async def _refuse(_scope: Scope, _receive: Receive, send: Send) -> None:
     await send({"type": "http.response.start", "status": 404, "headers": []})
     await send({"type": "http.response.body", "body": _NOBODY})
+
+
+async def _refuse_busy(scope: Scope, _receive: Receive, send: Send) -> None:
+    grpc = any(
+        name == b"content-type" and value.startswith(b"application/grpc") for name, value in scope["headers"]
+    )
+    headers = _BUSY_CALL if grpc else _BUSY_REQUEST
+    await send({"type": "http.response.start", "status": 200 if grpc else 503, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if grpc else _BUSY})
 
 
 class HostedGrpc(GrpcServer):

@@ -23,9 +23,15 @@ SERVER: Final = "server"
 CLIENTS: Final = "clients"
 """Names of Envoy's secrets: the certificate, and the CA of clients. Each has a file of its own, as Envoy wants it."""
 _SLACK: Final = 64 * 1024
+_READ_AT_ONCE: Final = 32 * 1024
+"""Bytes that Envoy reads from a connection before it looks at others: a megabyte of compressed heads is ten thousand requests."""
 _TYPES: Final = "type.googleapis.com/envoy.extensions."
 _SECRET: Final = _TYPES + "transport_sockets.tls.v3.Secret"
 _MOST_HEADERS_KIB: Final = 8192
+_MOST_ADDRESSES: Final = 16384
+"""Addresses whose requests are counted apart; the one that was silent for longest is forgotten."""
+_FILLS: Final = 20
+"""How often in a second a bucket of requests is filled."""
 _VERSIONS: Final = {"1.2": "TLSv1_2", "1.3": "TLSv1_3"}
 _writing: Final = threading.Lock()
 """Held while certificates are read and written: each listener publishes them, in a thread of its own, at the same time."""
@@ -48,7 +54,7 @@ def bootstrap(app: App, folder: str, module: str) -> dict[str, Any]:
         "address": addresses[0],
         "additional_addresses": [{"address": each} for each in addresses[1:]],
         "enable_reuse_port": False,  # or a second daemon would bind the same ports silently
-        "per_connection_buffer_limit_bytes": _largest_body(app),
+        "per_connection_buffer_limit_bytes": _READ_AT_ONCE,
         "filter_chains": [_filter_chain(app, folder, module)],
     }
     return {
@@ -119,8 +125,13 @@ def _connection_manager(app: App, module: str) -> dict[str, Any]:
         # A header of that name which a client sends is never believed.
         "forward_client_cert_details": "SANITIZE_SET" if app.tls.client_ca_path else "SANITIZE",
         "set_current_client_cert_details": {"cert": True},
-        "route_config": {"virtual_hosts": [{"name": "pixy", "domains": ["*"]}]},
+        "route_config": {
+            "virtual_hosts": [{"name": "pixy", "domains": ["*"], "routes": [_route(app)]}],
+            "validate_clusters": False,
+        },
+        "original_ip_detection_extensions": [_own_address()],
         "http_filters": [
+            _request_rate(app),
             _readable_paths(),
             {
                 "name": "envoy.filters.http.grpc_web",
@@ -128,6 +139,61 @@ def _connection_manager(app: App, module: str) -> dict[str, Any]:
             },
             _application(module),
         ],
+    }
+
+
+def _route(app: App) -> dict[str, Any]:
+    """Bound the body that waits for the daemon. Nothing is ever routed: the application comes first."""
+    return {
+        "match": {"prefix": ""},
+        "route": {"cluster": "none"},
+        "request_body_buffer_limit": _largest_body(app),
+    }
+
+
+def _own_address() -> dict[str, Any]:
+    """Let Envoy believe nobody's X-Forwarded-For: the daemon knows the proxies that it trusts."""
+    nobody = {"cidrs": [{"address_prefix": "255.255.255.255", "prefix_len": 32}]}
+    return {
+        "name": "envoy.http.original_ip_detection.xff",
+        "typed_config": {
+            "@type": _TYPES + "http.original_ip_detection.xff.v3.XffConfig",
+            "xff_trusted_cidrs": nobody,
+            "skip_xff_append": True,
+        },
+    }
+
+
+def _request_rate(app: App) -> dict[str, Any]:
+    """Refuse requests above a rate, for each address and for all, before pyvoy queues them for Python.
+
+    Nothing else bounds that queue. A request stays in it when its connection has ended, and a client that does not confirm
+    Envoy's settings may have more than ``max_concurrent_streams``.
+    """
+    rate = app.connections.max_request_rate
+
+    def bucket(each: int) -> dict[str, Any]:
+        return {
+            "max_tokens": each,
+            "tokens_per_fill": math.ceil(each / _FILLS),
+            "fill_interval": _duration(1 / _FILLS),
+        }
+
+    caller = {"masked_remote_address": {"v4_prefix_mask_len": 32, "v6_prefix_mask_len": 64}}
+    always = {"default_value": {"numerator": 100}}
+    return {
+        "name": "envoy.filters.http.local_ratelimit",
+        "typed_config": {
+            "@type": _TYPES + "filters.http.local_ratelimit.v3.LocalRateLimit",
+            "stat_prefix": "pixy",
+            "filter_enabled": always,
+            "filter_enforced": always,
+            "token_bucket": bucket(2 * rate),
+            "descriptors": [{"entries": [{"key": "masked_remote_address"}], "token_bucket": bucket(rate)}],
+            "rate_limits": [{"actions": [caller]}],
+            "max_dynamic_descriptors": _MOST_ADDRESSES,
+            "rate_limited_as_resource_exhausted": True,
+        },
     }
 
 

@@ -7,6 +7,7 @@ import asyncio
 import os
 import signal
 import socket
+from collections.abc import Coroutine
 from typing import Any, Final
 
 from pixy.api.asgi.front import Front, HostedGrpc, HostedRest, HostedRestV1
@@ -146,15 +147,22 @@ class _Hosted:
 _hosted: _Hosted | None = None
 
 
-async def application(scope: Scope, receive: Receive, send: Send) -> None:
+def application(scope: Scope, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
     """Serve as ASGI's application."""
+    if scope["type"] == "lifespan":
+        return _live(receive, send)
+    assert _hosted is not None
+    return _hosted.front(scope, receive, send)
+
+
+# pyvoy takes a function that is no coroutine function for an application of ASGI 2 otherwise.
+application._asgi_single_callable = True  # type: ignore[attr-defined]
+
+
+async def _live(receive: Receive, send: Send) -> None:
     global _hosted
-    if scope["type"] == "http":
-        assert _hosted is not None
-        await _hosted.front(scope, receive, send)
-    elif scope["type"] == "lifespan":
-        _hosted = _Hosted()
-        await _hosted.live(receive, send)
+    _hosted = _Hosted()
+    await _hosted.live(receive, send)
 
 
 __all__ = ["HostedDaemon", "application", "report"]

@@ -65,6 +65,22 @@ def test_the_limits_of_connections_are_envoys() -> None:
     assert "transport_socket" not in chain
 
 
+def test_requests_of_an_address_and_of_all_have_a_rate_before_they_wait_for_python() -> None:
+    """pyvoy's queue has no bound, and requests stay in it when their connection has ended."""
+    app = made()
+    app.connections.max_request_rate = 1000
+    (listener,) = bootstrap(app, "/tmp/f", "m.so")["static_resources"]["listeners"]
+    assert listener["per_connection_buffer_limit_bytes"] == 32 * 1024
+    manager = listener["filter_chains"][0]["filters"][1]["typed_config"]
+    assert manager["route_config"]["virtual_hosts"][0]["routes"][0]["request_body_buffer_limit"] > 2_000_000
+    first = manager["http_filters"][0]
+    assert first["name"] == "envoy.filters.http.local_ratelimit"
+    rate = first["typed_config"]
+    assert rate["token_bucket"] == {"max_tokens": 2000, "tokens_per_fill": 100, "fill_interval": "0.050s"}
+    (caller,) = rate["descriptors"]
+    assert caller["token_bucket"] == {"max_tokens": 1000, "tokens_per_fill": 50, "fill_interval": "0.050s"}
+
+
 def test_certificates_are_written_for_envoy_alone(tmp_path: Path) -> None:
     for name in ("cert", "key", "ca"):
         (tmp_path / name).write_text(name)
