@@ -61,18 +61,35 @@ class Authenticator:
         Raises:
             ConfigError: a file cannot be read, or that of API keys is empty and was not.
         """
+        uses = self.read_api_keys(), self.read_token_keys()
+
+        def use() -> None:
+            for each in uses:
+                each()
+
+        return use
+
+    def read_api_keys(self) -> Callable[[], None]:
+        """Read ``keys_file``. See :meth:`read`."""
         keys = load_keys(self._config.keys_file) if self._config.keys_file else None
         if keys is not None and keys.blank and self._keys.stored:
             raise ConfigError(
                 f"auth.keys_file: {self._config.keys_file}: empty; if no key shall be valid any more, leave a comment (#) in it"
             )
-        path = self._config.jwt.jwks_file
-        public = jwks.load(path) if path else None
 
         def use() -> None:
             if keys is not None:
                 self._keys = keys
                 self._changed()
+
+        return use
+
+    def read_token_keys(self) -> Callable[[], None]:
+        """Read ``jwks_file``. See :meth:`read`."""
+        path = self._config.jwt.jwks_file
+        public = jwks.load(path) if path else None
+
+        def use() -> None:
             if public is not None and self._tokens is not None:
                 self._tokens.use(public)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from actors import ESCALATE, ActorDeadError, ActorRef, ActorSystem
+from pixy.auth.authenticator import Authenticator
 from pixy.config.model import App
 from pixy.engine.access_log import access_log_of
 from pixy.engine.client import ClusterClient
@@ -248,8 +249,13 @@ class Engine:
             for use in regrouped:
                 use()
 
-    async def read_keys(self) -> Callable[[], None]:
+    async def read_keys(
+        self, read: Callable[[Authenticator], Callable[[], None]] = Authenticator.read
+    ) -> Callable[[], None]:
         """Read the files of API keys and of tokens' keys again.
+
+        Args:
+            read: reads both or one of them.
 
         Returns:
             A function that makes them count.
@@ -259,7 +265,7 @@ class Engine:
         """
         if self.guard is None:
             return lambda: None
-        return await asyncio.to_thread(self.guard.authenticator.read)
+        return await asyncio.to_thread(read, self.guard.authenticator)
 
     def reopen_logs(self) -> None:
         """Go on with audit log and access log in new files: the earlier ones were renamed."""

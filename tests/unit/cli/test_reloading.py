@@ -19,9 +19,10 @@ import pytest
 from pixy.auth.keys import make_key
 from pixy.auth.principal import Credentials, Principal
 from pixy.auth.rules import Access
-from pixy.cli import reloading
+from pixy.cli import reloading, watched_files
 from pixy.cli.logs import configured, set_severities
-from pixy.cli.reloading import Reloader, changed_keys, fingerprint, values_of
+from pixy.cli.reloading import Reloader, changed_keys, values_of
+from pixy.cli.watched_files import WatchedFiles, fingerprint
 from pixy.config import App, Logger, Proxy, load_file, load_text, validate
 from pixy.engine.engine import Engine
 from pixy.errors import ConfigError, NotValidNow, StartError, Unauthenticated
@@ -227,7 +228,7 @@ async def test_files_that_never_rest_change_nothing(
     daemon: Daemon, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks = iter(range(1000))
-    monkeypatch.setattr(reloading, "fingerprint", lambda _paths: (next(looks),))
+    monkeypatch.setattr(watched_files, "fingerprint", lambda _paths: (next(looks),))
     monkeypatch.setattr(reloading, "_PAUSE", 0)
     daemon.write("payments")
     daemon.keys.write_text("")
@@ -242,15 +243,17 @@ async def test_a_change_counts_when_it_looks_the_same_twice(
 ) -> None:
     looks, seen = ["half", "half a bit longer", *["whole"] * 100], list[str]()
 
-    def look(_paths: object) -> str:
+    def look(paths: tuple[str, ...]) -> Any:
+        if paths != (str(daemon.file),):
+            return fingerprint(paths)
         seen.append(looks.pop(0))
         return seen[-1]
 
-    async def reload(_engine: object) -> None:
+    async def reload(_engine: object, _files: object) -> None:
         done.set()
 
     done = asyncio.Event()
-    monkeypatch.setattr(reloading, "fingerprint", look)
+    monkeypatch.setattr(watched_files, "fingerprint", look)
     monkeypatch.setattr(daemon.reloader, "reload", reload)
     monkeypatch.setattr(reloading, "_PAUSE", 0)
     if requested:
@@ -259,6 +262,55 @@ async def test_a_change_counts_when_it_looks_the_same_twice(
     await asyncio.wait_for(done.wait(), 60)
     assert seen[:4] == ["half", "half a bit longer", "whole", "whole"]
     task.cancel()
+
+
+@pytest.mark.parametrize("requested", [False, True])
+async def test_a_file_that_never_rests_does_not_hold_up_the_others(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, requested: bool
+) -> None:
+    """A JWKS that something rewrites all the time kept a removed key in use."""
+    looks, look = iter(range(1_000_000)), watched_files.fingerprint
+    monkeypatch.setattr(reloading, "_PAUSE", 0.001)
+    monkeypatch.setattr(
+        watched_files,
+        "fingerprint",
+        lambda paths: ((next(looks), 0, 0),) if paths == ("jwks",) else look(paths),
+    )
+    daemon.reloader._token_keys._paths = ("jwks",)
+    removed = asyncio.Event()
+    daemon.engine.guard.authenticator._watchers[removed] = removed.set
+    daemon.keys.write_text("# nobody\n")
+    if requested:
+        daemon.reloader.request()
+    task = asyncio.create_task(daemon.reloader.run(daemon.engine))
+    await asyncio.wait_for(removed.wait(), 60)
+    assert not daemon.knows(daemon.key)
+    task.cancel()
+
+
+async def test_wrong_keys_of_tokens_do_not_keep_a_removed_key(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(
+        daemon.engine.guard.authenticator._config.jwt, "jwks_file", str(daemon.file), raising=False
+    )
+    daemon.keys.write_text("# nobody\n")
+    await daemon.reloader.reload(daemon.engine)
+    assert not daemon.knows(daemon.key)
+    assert "the keys of tokens stay as they were: auth.jwt.jwks_file" in caplog.text
+
+
+def test_a_file_that_is_always_rewritten_is_read_in_the_end(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("x")
+    watched = WatchedFiles("keys", str(file))
+    ready = []
+    for number in range(1, 12):
+        file.write_text("x" * (number + 1))
+        ready.append(watched.look())
+        if ready[-1]:
+            watched.were_read(watched.now())
+    assert [at for at, each in enumerate(ready, 1) if each] == [5, 10]
 
 
 @pytest.fixture
