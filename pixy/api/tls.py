@@ -9,13 +9,12 @@ from __future__ import annotations
 import ssl
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import grpc
 
 from pixy.config.certificates import server_context
-from pixy.config.files import tls_problem
+from pixy.config.files import open_regular, read_small, tls_problem
 from pixy.config.model import Tls
 from pixy.config.validity import Validity, validity_of
 from pixy.errors import NotValidNow, StartError
@@ -51,7 +50,7 @@ class ServerTls:
         config = self._config
         names = (config.key_path, config.certificate_path, config.client_ca_path)
         try:
-            key, chain, ca = (Path(name).read_bytes() if name else None for name in names)
+            key, chain, ca = (read_small(name, open_regular) if name else None for name in names)
             context = server_context(config)
         except Exception as error:  # whatever OpenSSL or the file system says, the files are the reason
             reason = tls_problem(config) or f"tls: {', '.join(filter(None, names))}: {error}"

@@ -11,11 +11,11 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import aiohttp
 
+from pixy.config.files import open_regular
 from pixy.config.security import Jwt
 from pixy.errors import ConfigError
 
@@ -54,7 +54,7 @@ def parse(data: bytes) -> KeySet:
 def load(path: str) -> KeySet:
     """Read ``jwks_file``. Raises ConfigError."""
     try:
-        with Path(path).open("rb") as file:
+        with open_regular(path) as file:
             return parse(file.read(MAX_BYTES + 1))
     except OSError as error:
         raise ConfigError(f"auth.jwt.jwks_file: {path}: {(error.strerror or str(error)).lower()}") from error

@@ -17,10 +17,10 @@ import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Final
 
 from pixy.auth.principal import Principal, checked_name
+from pixy.config.files import open_regular
 from pixy.errors import ConfigError, Unauthenticated
 
 PREFIX: Final = "kp_"
@@ -133,7 +133,7 @@ class Keys:
 def load_keys(path: str) -> Keys:
     """Read a file of keys. Raises ConfigError."""
     try:
-        with Path(path).open("rb") as file:
+        with open_regular(path) as file:
             data = file.read(MAX_FILE + 1)
     except OSError as error:
         raise ConfigError(f"auth.keys_file: {path}: {(error.strerror or str(error)).lower()}") from error

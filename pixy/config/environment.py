@@ -17,12 +17,12 @@ import difflib
 import re
 import typing
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import yaml
 
 from pixy.config import model
+from pixy.config.files import open_given
 from pixy.config.load import Origins, Walk, yaml_problem
 from pixy.errors import ConfigError
 
@@ -68,7 +68,7 @@ def read_value_file(path: str) -> str:
         ConfigError: it cannot be read, is longer than :data:`MAX_FILE_BYTES`, or is not UTF-8.
     """
     try:
-        with Path(path).open("rb") as file:
+        with open_given(path) as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {(error.strerror or str(error)).lower()}") from None

@@ -10,8 +10,9 @@ import errno
 import os
 import ssl
 import stat
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import BinaryIO, Final, NoReturn
 
 from pixy.config.model import App, Kafka, Tls
 
@@ -22,6 +23,9 @@ _CERTIFICATE = b"-----BEGIN CERTIFICATE-----"
 _TRUSTED = b"-----BEGIN TRUSTED CERTIFICATE-----"
 _KEY = b"PRIVATE KEY-----"
 _MAX_FILE = 1 << 20
+_OPEN: Final = ("/dev/fd/", "/dev/stdin", "/dev/null", "/proc/")
+"""Where files stand that are open already, and an empty one."""
+_NOT_REGULAR: Final = "not a regular file"
 
 
 MAX_SMALL_FILE: Final = 16 * 1024 * 1024
@@ -32,13 +36,43 @@ class PassPhraseNeeded(Exception):
     """A private key is encrypted."""
 
 
-def read_small(path: str | Path) -> bytes:
-    """Read a file of :data:`MAX_SMALL_FILE` bytes at most. Raises OSError, also for a longer one, such as /dev/zero."""
-    with open(path, "rb") as file:
+class NotRegular(OSError):
+    """A file is a pipe, a socket or a device."""
+
+
+def read_small(path: str | Path, opened: Callable[[str | Path], BinaryIO] | None = None) -> bytes:
+    """Read a file of :data:`MAX_SMALL_FILE` bytes at most. Raises OSError, also for a longer one, such as /dev/zero.
+
+    Args:
+        path: of the file.
+        opened: opens it; None: whatever it is, as for a program that a person has just started.
+    """
+    with opened(path) if opened is not None else open(path, "rb") as file:
         found = file.read(MAX_SMALL_FILE + 1)
     if len(found) > MAX_SMALL_FILE:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG), str(path))
     return found
+
+
+def open_regular(path: str | Path) -> BinaryIO:
+    """Open a regular file for reading. Raises OSError, also for a pipe, which would wait for a writer, maybe for ever, and for devices."""
+    return open(path, "rb", opener=_regular)
+
+
+def open_given(path: str | Path) -> BinaryIO:
+    """Do as :func:`open_regular`, but take what the daemon was given as an open file, as in ``--config /dev/stdin``, whatever it is."""
+    if os.path.abspath(path).startswith(_OPEN):
+        return open(path, "rb")
+    return open_regular(path)
+
+
+def _regular(path: str, flags: int) -> int:
+    file = os.open(path, flags | os.O_NONBLOCK)
+    mode = os.fstat(file).st_mode
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # open() itself says what is wrong with a folder
+        return file
+    os.close(file)
+    raise NotRegular(errno.EINVAL, _NOT_REGULAR, path)
 
 
 def problem_of(app: App) -> str:
@@ -54,15 +88,36 @@ def tls_problem(tls: Tls) -> str:
     """Describe the first problem of ``tls``: which key and file, what is wrong, what to do; empty if there is none."""
     if not tls.certificate_path:
         return ""
+    paths = {
+        "tls.certificate_path": tls.certificate_path,
+        "tls.key_path": tls.key_path,
+        "tls.client_ca_path": tls.client_ca_path,
+    }
     return (
-        pair_problem("tls.certificate_path", tls.certificate_path, "tls.key_path", tls.key_path)
+        _irregular_problem(paths)
+        or pair_problem("tls.certificate_path", tls.certificate_path, "tls.key_path", tls.key_path)
         or (certificates_problem("tls.client_ca_path", tls.client_ca_path) if tls.client_ca_path else "")
         or _ciphers_problem(tls.ciphers)
     )
 
 
+def _irregular_problem(paths: dict[str, str]) -> str:
+    """Describe the first file, by its key, that is a pipe, for whose writer OpenSSL would wait, or a device; empty if none is."""
+    for key, path in paths.items():
+        try:
+            mode = os.stat(path).st_mode if path else stat.S_IFREG
+        except OSError:
+            continue
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            return f"{key} {path}: {_NOT_REGULAR}: name a file in PEM format"
+    return ""
+
+
 def kafka_tls_hint(kafka: Kafka) -> str:
     """Describe the first problem of the files that ``kafka`` names for TLS; empty if there is none."""
+    keys = "ca_certificate_file", "client_certificate_file", "client_key_file"
+    if problem := _irregular_problem({key: getattr(kafka, key) for key in keys}):
+        return problem
     if kafka.ca_certificate_file and (
         problem := certificates_problem("ca_certificate_file", kafka.ca_certificate_file)
     ):
@@ -193,9 +248,12 @@ def _ciphers_problem(ciphers: str) -> str:
 __all__ = [
     "MAX_SMALL_FILE",
     "MAX_UNIX_PATH",
+    "NotRegular",
     "PassPhraseNeeded",
     "certificates_problem",
     "kafka_tls_hint",
+    "open_given",
+    "open_regular",
     "pair_problem",
     "problem_of",
     "read_small",

@@ -20,7 +20,7 @@ from yaml.reader import ReaderError
 
 from pixy.config import kinds, model
 from pixy.config.durations import parse_duration
-from pixy.config.files import read_small
+from pixy.config.files import open_given, read_small
 from pixy.errors import ConfigError, reason_of
 
 Origins = dict[str, str]
@@ -68,7 +68,7 @@ def default_text() -> str:
 def load_file(path: str, origins: Origins | None = None) -> model.App:
     """Read and parse a configuration file; see :func:`load_text`."""
     try:
-        text = read_small(path).decode()
+        text = read_small(path, open_given).decode()
     except UnicodeDecodeError:
         why = "it is not text in UTF-8: name a YAML file"
         raise ConfigError(f"failed to read config file: path={path}, err=({why})") from None

@@ -321,7 +321,7 @@ def _tls_problem(kafka: model.Kafka) -> str:
     ):
         try:
             if path:
-                with open(path, "rb"):
+                with files.open_regular(path):
                     pass
         except OSError as error:
             return f"kafka.{name}: open {path}: {(error.strerror or str(error)).lower()}"

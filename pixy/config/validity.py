@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
-from pixy.config.files import read_small
+from pixy.config.files import open_regular, read_small
 from pixy.config.model import Tls
 
 SOON: Final = 14 * 86_400.0
@@ -78,7 +78,7 @@ def expiry_note(tls: Tls) -> str:
 
 def _of_file(tls: Tls) -> Validity | None:
     try:
-        return validity_of(read_small(tls.certificate_path)) if tls.certificate_path else None
+        return validity_of(read_small(tls.certificate_path, open_regular)) if tls.certificate_path else None
     except OSError:  # others say so
         return None
 
