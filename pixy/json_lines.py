@@ -6,6 +6,7 @@ line that is written says how many.
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -140,7 +141,16 @@ class File:
             os.close(file)
 
     def _opened(self) -> int:
-        return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+        try:
+            file = os.open(self._path, flags, _FILE_MODE)
+        except OSError as error:
+            if error.errno == errno.ENXIO and stat.S_ISFIFO(os.stat(self._path).st_mode):
+                error.strerror = "a FIFO that nobody reads: start its reader first"
+            raise
+        # Opening a FIFO waits for nobody. Writing may wait for its reader: that is the thread's, whose queue is bounded.
+        os.set_blocking(file, True)
+        return file
 
 
 class JsonLines:

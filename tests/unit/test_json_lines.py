@@ -186,3 +186,32 @@ def test_a_count_that_a_full_disk_has_cut_is_told_again(
     missing = sum(line["result"] == "lost" for line in told)
     assert len(cut) == 20 and told[-1]["result"] == "ok"
     assert sum(line.get("count", 0) for line in told) == 2 - missing
+
+
+@pytest.mark.timeout(30)
+def test_a_fifo_that_nobody_reads_is_an_error_and_one_with_a_reader_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="a FIFO that nobody reads"):
+        opened(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    file = opened(path)
+    assert file.write(b"first", 1) and os.read(reader, 100) == b"first\n"
+    assert os.get_blocking(file._file), "what a slow reader has no room for waits in the thread"
+    os.close(reader)
+    assert not file.write(b"second", 1)
+    file.close()
+
+
+@pytest.mark.timeout(30)
+def test_a_stalled_reader_of_a_fifo_costs_records_and_holds_up_nobody(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    lines = JsonLines(File(str(path), "audit.path"), 10, lambda: 0.0)
+    lines.start()
+    for _ in range(200):
+        lines.put({"time": 0.0, "text": "x" * 4000})
+    assert lines._dropped > 0
+    os.close(reader)  # ends the wait of the thread
+    lines.stop()
