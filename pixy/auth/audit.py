@@ -1,7 +1,7 @@
 """The audit log: who did what, with which result, as JSON lines in a file, in a Kafka topic, or both.
 
 A request never waits for it (:mod:`pixy.json_lines`). Strangers cannot fill the disk either: of records about callers who
-are not recognized, or over their limits, a hundred a second are kept, and the others are counted.
+are not recognized, have no right, or are over their limits, a hundred a second are kept, and the others are counted.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pixy.auth.buckets import TokenBucket
 from pixy.auth.principal import Caller, traceparent
 from pixy.auth.rules import MAX_NAME, Access
 from pixy.config.security import Audit
-from pixy.errors import Limited, PixyError, Unauthenticated
+from pixy.errors import PixyError, Unauthenticated
 from pixy.json_lines import File, JsonLines, Record, Target
 
 REFUSALS: Final = 100.0
-"""Records a second about callers who are not recognized, or over their limits."""
+"""Records a second about callers who are not recognized, have no right, or are over their limits."""
 
 
 class AuditLog:
@@ -90,10 +90,9 @@ class AuditLog:
         self._offer(result, caller, access, **_named(action), ms=round(seconds * 1000, 3), error=_text(error))
 
     def refused(self, caller: Caller, access: Access, error: PixyError, action: str = "") -> None:
-        """Record an operation that was not permitted. There is a bound on those that ``limits`` refuse; others are counted."""
-        if isinstance(error, Limited) and not self._keeps_refusal():
-            return
-        self._offer(type(error).__name__, caller, access, **_named(action), error=_text(error))
+        """Record an operation that was not permitted. There is a bound on such records; others are counted."""
+        if self._keeps_refusal():
+            self._offer(type(error).__name__, caller, access, **_named(action), error=_text(error))
 
     def unauthenticated(self, address: str, trace: str, error: Unauthenticated) -> None:
         """Record a caller who was not recognized. There is a bound on such records; others are counted.
