@@ -72,6 +72,7 @@ from pixy.kafka.producer_messages import Report
 from pixy.kafka.record_headers import HeaderReader
 from pixy.membership import Event, Session
 from pixy.membership.instances import Earlier, InstanceEvent, InstanceSession
+from pixy.membership.kafka.beginnings import Memory
 from pixy.membership.kafka.instance import KafkaInstance
 from pixy.membership.kafka.session import KafkaSession
 from pixy.membership.zookeeper.interfaces import Outlook
@@ -289,13 +290,13 @@ class Cluster(Actor):
             check_name(request.group)
         return self._groups.get(request.group, request.caller, self.take_reply)
 
-    def _spawn_group(self, name: str) -> ActorRef[GroupConsumer]:
+    def _spawn_group(self, name: str, memory: Memory) -> ActorRef[GroupConsumer]:
         return self.spawn(
             GroupConsumer,
             name,
             self._proxy,
             self.actor_ref,
-            self._session,
+            partial(self._session, memory),
             self._lookups.partitions,
             self._journal,
             self._counters.groups.of(name),
@@ -303,10 +304,10 @@ class Cluster(Actor):
             name=self.free_name(name),
         )
 
-    def _session(self, group: str, post: Callable[[Event], None]) -> Session:
+    def _session(self, memory: Memory, group: str, post: Callable[[Event], None]) -> Session:
         if self._zookeeper is not None:
             return self._zookeeper.session(group, post)
-        return KafkaSession(self._proxy, group, post)
+        return KafkaSession(self._proxy, group, post, memory)
 
     @handles(GroupLeaving)
     def _group_leaving(self, message: GroupLeaving) -> None:

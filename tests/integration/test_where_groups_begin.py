@@ -13,8 +13,11 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import NewPartitions, NewTopic
 
+from pixy.config.model import Kafka, Proxy
+from pixy.errors import KafkaError
 from pixy.kafka import settings
 from pixy.kafka.brokers import Brokers
+from pixy.kafka.group_members import GroupMembers
 from pixy.kafka.partition_logs import FirstAttempt, PartitionLogs
 from pixy.membership.kafka.start_lookups import StartLookups
 from pixy.wire.client import GroupClient
@@ -72,12 +75,8 @@ async def committed(cluster: Cluster, group: str, topic: str, partition: int = 0
 def make_again(cluster: Cluster, topic: str, partitions: int = 1) -> None:
     """Delete a topic and create it again, as soon as the broker lets us."""
     cluster.admin().delete_topics([topic])[topic].result(30)
-    while True:
-        try:
-            cluster.admin().create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
-            return
-        except Exception as error:
-            assert "TOPIC_ALREADY_EXISTS" in str(error), error
+    while not made(cluster, topic, partitions):
+        pass
 
 
 # -- partitions without a leader ----------------------------------------------------------------------
@@ -205,6 +204,68 @@ async def test_a_topic_that_is_made_again_begins_at_its_oldest_message(
         await take(daemon, name, name, {(0, offset) for offset in range(count)})
         await drain(daemon, name, name)  # what came before the new topic was noticed comes twice
         await eventually(lambda: committed(kafka, name, name), lambda offset: offset == count)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+async def test_a_topic_that_is_made_again_before_its_partition_comes_here_begins_at_its_oldest_message(
+    kafka: Cluster, name: str, protocol: str
+) -> None:
+    """Its only partition is the other daemon's, which stops while the topic does not exist."""
+    kafka.create_topic(name)
+    config = make_config(
+        kafka.bootstrap(), initial_offset="newest", group_protocol=protocol, long_polling_timeout=1.0
+    )
+    found: set[Message] = set()
+
+    async def ask(daemon: Daemon) -> None:
+        while True:
+            with contextlib.suppress(grpc.RpcError):
+                message = await daemon.consume(name, name, auto_ack=True)
+                found.add((message.partition, message.offset))
+
+    async def has(count: int) -> bool:
+        return found == {(0, offset) for offset in range(count)}
+
+    async with contextlib.AsyncExitStack() as one, contextlib.AsyncExitStack() as other:
+        daemons = {stack: await stack.enter_async_context(serving(config)) for stack in (one, other)}
+        asking = [asyncio.create_task(ask(daemon)) for daemon in daemons.values()]
+
+        async def owner() -> contextlib.AsyncExitStack | None:
+            joined = await asyncio.to_thread(members, kafka, name) == len(daemons)
+            owners = [stack for stack, daemon in daemons.items() if daemon.owned(name, name)]
+            return owners[0] if joined and len(owners) == 1 else None
+
+        await eventually(owner)
+        await asyncio.to_thread(write, kafka, name, 10)
+        await eventually(lambda: has(10))
+        leaving = await eventually(owner)
+        await asyncio.to_thread(lambda: kafka.admin().delete_topics([name])[name].result(30))
+        found.clear()
+        await leaving.aclose()
+        await eventually(lambda: asyncio.to_thread(made, kafka, name))
+        await asyncio.to_thread(write, kafka, name, 20)
+        await eventually(lambda: has(20), within=60)
+        for each in asking:
+            each.cancel()
+
+
+def members(cluster: Cluster, group: str) -> int:
+    """Count the members of a group."""
+    brokers = Brokers(settings.common(Proxy(kafka=Kafka(seed_peers=cluster.bootstrap()))), patience=10.0)
+    try:
+        return len(GroupMembers(brokers).describe([group]).get(group, ()))
+    except KafkaError:  # the topic of the offsets is being made
+        return 0
+
+
+def made(cluster: Cluster, topic: str, partitions: int = 1) -> bool:
+    """Make a topic, unless the old one of its name is still being deleted."""
+    try:
+        cluster.admin().create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+    except Exception as error:
+        assert "TOPIC_ALREADY_EXISTS" in str(error), error
+        return False
+    return True
 
 
 async def test_a_topic_that_is_made_again_is_noticed_while_another_of_its_group_is_busy(

@@ -13,6 +13,7 @@ from actors import ActorRef, Future
 from pixy.engine.consume.group_consumer import GroupConsumer
 from pixy.engine.shares import part
 from pixy.errors import PixyError, ShuttingDown, TooManyRequests
+from pixy.membership.kafka.beginnings import Memory
 
 Ref = ActorRef[GroupConsumer]
 
@@ -30,19 +31,19 @@ class Groups:
     """Starts a group for whoever asks first.
 
     Args:
-        spawn: starts a group's actor.
+        spawn: starts a group's actor, with what is known of its topics.
         most: ``consumer.max_groups``.
 
     Attributes:
         closed: no group is started any more.
     """
 
-    def __init__(self, spawn: Callable[[str], Ref], most: int) -> None:
+    def __init__(self, spawn: Callable[[str, Memory], Ref], most: int) -> None:
         self._spawn = spawn
         self._most = most
         self._groups: dict[str, _Group] = {}
-        self._started: dict[str, None] = {}
-        """The names of groups that were started, the newest last."""
+        self._started: dict[str, Memory] = {}
+        """What is known of the topics of groups that were started, the newest last; the next life of a group begins with it."""
         self._held: dict[str, list[tuple[Future[Any], str]]] = {}
         """Requests for groups that may not start now, with their callers."""
         self.closed = False
@@ -88,10 +89,11 @@ class Groups:
         own = sum(each.caller == caller for each in self._groups.values()) if caller else 0
         if len(self._groups) >= self._most or own >= part(self._most):
             raise TooManyRequests("consumer.max_groups")
-        ref = self._spawn(name)
+        memory = self._started.get(name) or Memory()
+        ref = self._spawn(name, memory)
         self._groups[name] = _Group(ref, caller)
         self._started.pop(name, None)
-        self._started[name] = None
+        self._started[name] = memory
         if len(self._started) > self._most:
             del self._started[next(iter(self._started))]
         return ref

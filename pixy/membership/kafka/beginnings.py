@@ -10,9 +10,10 @@ import logging
 import time
 import uuid
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from pixy.config.model import Consumer
-from pixy.kafka.topics import differ
+from pixy.kafka.topics import Topics, differ
 from pixy.membership import AssignedPartition
 from pixy.membership.kafka.start_lookups import Found, StartLookups
 from pixy.membership.kafka.waiting_partitions import Waiting
@@ -25,27 +26,39 @@ _ASK_AGAIN = 1.0
 """Seconds between two attempts to learn which topics the group has offsets of."""
 
 
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """What a daemon knows of the topics that a group consumes, for all its sessions, one after another.
+
+    Attributes:
+        counts: the number of partitions that each topic had when it was subscribed to.
+        ids: the id that each topic had when it was described, or its first partition looked up, since it was subscribed to.
+    """
+
+    counts: dict[str, int] = field(default_factory=dict)
+    ids: dict[str, uuid.UUID] = field(default_factory=dict)
+
+
 class Beginnings:
-    """Decides where partitions begin, from one session's knowledge of their topics.
+    """Decides where partitions begin, from one session's knowledge of their topics, and that of the sessions before.
 
     Args:
         conf: its ``initial_offset`` decides for new groups.
         lookups: ask the coordinator.
+        memory: what the sessions before knew.
 
     Attributes:
         made_again: the topics of which this session's client has met more than one id.
     """
 
-    def __init__(self, conf: Consumer, lookups: StartLookups) -> None:
+    def __init__(self, conf: Consumer, lookups: StartLookups, memory: Memory) -> None:
         self._conf = conf
         self._lookups = lookups
         self._ids: dict[str, uuid.UUID] = {}
         """The id under which this session's client has met each topic first."""
         self.made_again: set[str] = set()
-        self._known: dict[str, int] = {}
-        """The number of partitions that each topic had when it was subscribed to."""
-        self._first_ids: dict[str, uuid.UUID] = {}
-        """The id that each topic had when its first partition was looked up, since it was subscribed to."""
+        self._known, self._first_ids = memory.counts, memory.ids
+        self._subscribed: tuple[str, ...] = ()
         self._established: set[str] = set()
         """The topics that the group had offsets of before this member joined."""
         self._unasked: dict[str, int] = {}
@@ -54,14 +67,30 @@ class Beginnings:
 
     def subscribed(self, topics: Mapping[str, int]) -> list[str]:
         """Note how many partitions the topics have when they are subscribed to. Return those that no longer are."""
-        gone = [each for each in self._known if each not in topics]
+        gone = [each for each in self._subscribed if each not in topics]
         for topic in gone:
-            del self._known[topic]
+            self._known.pop(topic, None)
             self._unasked.pop(topic, None)
             self._first_ids.pop(topic, None)
+        self._subscribed = tuple(topics)
         for topic, partitions in topics.items():
             self._known.setdefault(topic, partitions)
         return gone
+
+    @property
+    def strangers(self) -> set[str]:
+        """The topics that exist, and whose ids are not known: this member may have no partition of them until others leave."""
+        return {
+            topic for topic, count in tuple(self._known.items()) if count and topic not in self._first_ids
+        }
+
+    def meet(self, topics: Topics) -> None:
+        """Note the ids of topics that were strangers. One that is made again before a partition of it comes here is known by that."""
+        for topic in self.strangers:
+            if topic in topics.ids:
+                self._first_ids[topic] = self._ids.setdefault(topic, topics.ids[topic])
+            elif topics.gone(topic):
+                self._known[topic] = 0
 
     def before_joining(self, topics: Mapping[str, int]) -> None:
         """Look up which topics the group has offsets of. Call it before the member has joined. Blocks for a moment.
@@ -143,4 +172,4 @@ class Beginnings:
         return found.established and known
 
 
-__all__ = ["Beginnings"]
+__all__ = ["Beginnings", "Memory"]

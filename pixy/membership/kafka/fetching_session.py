@@ -26,6 +26,7 @@ from pixy.kafka.errors import GROUP_REFUSED_CODES, ends_consumer, translate
 from pixy.kafka.flow import FlowControl
 from pixy.kafka.settings import Settings
 from pixy.membership import Committed, Event, Fetched, SessionFailed
+from pixy.membership.kafka.beginnings import Memory
 from pixy.membership.kafka.member_thread import MemberThread
 from pixy.membership.kafka.session_partitions import SessionPartitions
 from pixy.membership.kafka.start_lookups import StartLookups
@@ -55,9 +56,17 @@ class FetchingSession(MemberThread[Event]):
         group: the group's name.
         post: called on the loop with each event, in order.
         made: the settings of the consumer.
+        memory: what the group's sessions before knew of its topics; None for nothing.
     """
 
-    def __init__(self, proxy: Proxy, group: str, post: Callable[[Event], None], made: Settings) -> None:
+    def __init__(
+        self,
+        proxy: Proxy,
+        group: str,
+        post: Callable[[Event], None],
+        made: Settings,
+        memory: Memory | None = None,
+    ) -> None:
         super().__init__(f"group {group}", f"kafka-{group}", post)
         self._conf = proxy.consumer
         self._flow: FlowControl[TopicPartition] = FlowControl(
@@ -77,7 +86,14 @@ class FetchingSession(MemberThread[Event]):
             committed=self._committed,
         )
         self._partitions = SessionPartitions(
-            self._name, self._conf, self._client, self._flow, self._lookups, self._post, self._command
+            self._name,
+            self._conf,
+            self._client,
+            self._flow,
+            self._lookups,
+            self._post,
+            self._command,
+            memory or Memory(),
         )
 
     # -- commands, from the loop ------------------------------------------------------------------

@@ -248,6 +248,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
 
     def _subscribe(self, topics: tuple[str, ...], added: tuple[str, ...]) -> None:
         self._starts.subscribed(topics, added)
+        self._topics.subscribed(topics)
         self._client.subscribe_or_raise(topics)
         self._polling = self._member = True
         self._joined = False
@@ -272,6 +273,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
             self._topics.forget(set(chosen) - self._assigned.keys)
             raise
         starts = found.starts
+        self._topics.subscribed(())
         self._starts.assigned()
         self._topics.forget(self._assigned.keys - set(starts))
         self._forget_records(self._assigned.keys)

@@ -65,9 +65,10 @@ class InstanceTopics:
         self._ids: dict[TopicPartition, uuid.UUID | None] = {}
         """Of assigned partitions; None while the coordinator has never known the topic, which need not exist yet."""
         self._first = {topic: met.id for topic, met in earlier.items() if met.id is not None}
-        """The id that each topic had when a partition of it was first assigned, or before the restart."""
+        """The id that each topic had after the subscription, when a partition of it was first assigned, or before the restart."""
         self._last = dict(self._first)
         """See :attr:`ids`."""
+        self._subscribed: frozenset[str] = frozenset()
         self._next: dict[TopicPartition, int] = {}
         """The offset after the last record that was returned, by partition."""
         self._compare_at = 0.0
@@ -78,6 +79,17 @@ class InstanceTopics:
         self._unheard = Unheard()
         self.silent = self._unheard.silent
         """Partitions that have returned nothing yet. While there are none, skip the call of :meth:`heard` for each record."""
+
+    def subscribed(self, topics: Iterable[str]) -> None:
+        """Note which topics the instance consumes from now on, and begin to ask for their ids.
+
+        Also of those that other members have all partitions of: one that is made again before a partition of it comes here is
+        known by its id.
+        """
+        self._subscribed = frozenset(topics)
+        if self._subscribed:
+            self._compare_at = 0.0
+            self.compare()
 
     def added(self, partitions: list[TopicPartition]) -> set[TopicPartition]:
         """Note the ids of newly assigned partitions' topics; return those whose topic was another one before.
@@ -185,10 +197,11 @@ class InstanceTopics:
         """Begin to compare, if it is time."""
         if self.due:
             self._compare_at = time.monotonic() + _COMPARE_IDS
-            known = dict(self._ids)
-            if any(each != NULL_UUID for each in known.values()) and self._lookups.running < MOST:
+            known, strangers = dict(self._ids), self._subscribed - self._first.keys()
+            compares = any(each != NULL_UUID for each in known.values())
+            if (compares or strangers) and self._lookups.running < MOST:
                 self._lookups.describe(
-                    {topic for topic, _ in known}, lambda topics: self._told(known, topics)
+                    strangers.union(topic for topic, _ in known), lambda topics: self._told(known, topics)
                 )
 
     def returned(self, last: Any) -> None:
@@ -256,10 +269,17 @@ class InstanceTopics:
             self._note_missing(known, topics)
             self._compared(known, topics.ids)
 
+        if (self._subscribed - self._first.keys()) & topics.ids.keys():
+            self._command(lambda: self._meet(topics.ids))
         new = any(was is None and topic in topics.ids for (topic, _), was in known.items())
         fewer = self._missing(known, topics) != self._no_more & known.keys()
         if new or fewer or recreated(_of_known(known), topics.ids):
             self._command(compared)
+
+    def _meet(self, ids: Mapping[str, uuid.UUID]) -> None:
+        for topic in (self._subscribed - self._first.keys()) & ids.keys():
+            self._first[topic] = self._last[topic] = ids[topic]
+        self._learned()
 
     def _compared(self, known: Ids, ids: Mapping[str, uuid.UUID]) -> set[TopicPartition]:
         if self._learn(ids):

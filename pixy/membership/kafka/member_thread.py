@@ -28,6 +28,7 @@ from pixy.kafka.errors import REBALANCING_CODES, left_behind, translate
 from pixy.membership import Revoked
 from pixy.membership.kafka.left_behind import LeftBehind
 from pixy.membership.kafka.start_lookups import MOST, StartLookups
+from pixy.wire.errors import ErrorCode
 from pixy.wire.types import TopicPartition
 
 logger = logging.getLogger("pixy.membership")
@@ -221,8 +222,10 @@ class MemberThread(ABC, Generic[E]):
             except Exception as error:  # also of a client that has failed
                 rebalancing = isinstance(error, KafkaError) and error.code in REBALANCING_CODES
                 if not rebalancing or time.monotonic() >= deadline:
-                    logger.warning(
-                        "%s: the last commit failed, messages will be delivered again: %s", self._name, error
+                    gone = (
+                        isinstance(error, KafkaError) and error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                     )
+                    what = "its topic is gone" if gone else "messages will be delivered again"
+                    logger.warning("%s: the last commit failed, %s: %s", self._name, what, error)
                     return
             time.sleep(_AGAIN)

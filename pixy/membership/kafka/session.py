@@ -15,6 +15,7 @@ from pixy.errors import PixyError
 from pixy.kafka import settings
 from pixy.kafka.errors import removed
 from pixy.membership import Assigned, Event, Lost, Revoked
+from pixy.membership.kafka.beginnings import Memory
 from pixy.membership.kafka.fetching_session import DRAIN_SLACK, FetchingSession
 from pixy.membership.kafka.removed import Removed
 from pixy.wire.types import TopicPartition
@@ -27,10 +28,13 @@ class KafkaSession(FetchingSession):
         proxy: the cluster's configuration.
         group: the group's name.
         post: called on the loop with each event, in order.
+        memory: what the group's sessions before knew of its topics; None for nothing.
     """
 
-    def __init__(self, proxy: Proxy, group: str, post: Callable[[Event], None]) -> None:
-        super().__init__(proxy, group, post, settings.consumer(proxy, group))
+    def __init__(
+        self, proxy: Proxy, group: str, post: Callable[[Event], None], memory: Memory | None = None
+    ) -> None:
+        super().__init__(proxy, group, post, settings.consumer(proxy, group), memory)
         self._wake_every = self._conf.heartbeat_interval / 10
         self._woken = 0.0
         self._topics: dict[str, int] = {}

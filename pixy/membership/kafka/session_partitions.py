@@ -22,7 +22,7 @@ from pixy.kafka.group_offsets import UNKNOWN, GroupOffsets
 from pixy.kafka.partition_logs import Log
 from pixy.kafka.topics import Topics
 from pixy.membership import Assigned, AssignedPartition, Event, Fetched, Lost
-from pixy.membership.kafka.beginnings import Beginnings
+from pixy.membership.kafka.beginnings import Beginnings, Memory
 from pixy.membership.kafka.recreated import begin_anew, recreated
 from pixy.membership.kafka.start_lookups import MOST, Found, StartLookups
 from pixy.membership.kafka.unheard import Unheard
@@ -69,6 +69,7 @@ class SessionPartitions:
         lookups: finds where partitions begin.
         post: takes events.
         command: takes what other threads want to be run in the session's thread.
+        memory: what the group's sessions before knew of its topics.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class SessionPartitions:
         lookups: StartLookups,
         post: Callable[[Event], None],
         command: Callable[[Callable[[], None]], None],
+        memory: Memory,
     ) -> None:
         self._name = name
         self._conf = conf
@@ -101,12 +103,14 @@ class SessionPartitions:
         self._unheard = Unheard()
         self._compare_at = self._changed_at = 0.0
         """The times at which to compare the ids of topics, and at which the last one of them was learned."""
-        self.beginnings = Beginnings(conf, lookups)
+        self.beginnings = Beginnings(conf, lookups, memory)
 
     def subscribed(self, topics: Mapping[str, int]) -> None:
         """Note how many partitions the topics have when they are subscribed to."""
         for topic in self.beginnings.subscribed(topics):
             self._waiting.forget(topic)
+        if self.beginnings.strangers:
+            self._compare_at, self._changed_at = 0.0, time.monotonic()
 
     def next_epoch(self) -> int:
         """Return a number that no assignment and no seek has had, of any session. Thread-safe."""
@@ -303,17 +307,26 @@ class SessionPartitions:
         """Begin a lookup that is due. Call it often."""
         self._waiting.look_up()
         now = time.monotonic()
-        if self._fetching and now >= self._compare_at and self._lookups.running < MOST:
-            self._compare_at = now + _COMPARE_IDS
-            known = {partition: each.topic_id for partition, each in self._fetching.items()}
-
-            def described(topics: Topics) -> None:
-                if changed := recreated(known, topics.ids):
-                    self._command(lambda: self._begin_anew(changed))
-
-            self._lookups.describe({topic for topic, _ in known}, described, self._changed_at)
+        if now >= self._compare_at and self._lookups.running < MOST:
+            self._compare(now)
         if self._lookups.running < MOST and (silent := self._unheard.due(now)):
             self._lookups.logs(silent, self._take_logs)
+
+    def _compare(self, now: float) -> None:
+        """Begin to ask for the ids of the topics that are fetched, and of those that this member has no partition of yet."""
+        strangers = self.beginnings.strangers
+        known = {partition: each.topic_id for partition, each in self._fetching.items()}
+        if not (known or strangers):
+            return
+        self._compare_at = now + _COMPARE_IDS
+
+        def described(topics: Topics) -> None:
+            if changed := recreated(known, topics.ids):
+                self._command(lambda: self._begin_anew(changed))
+            if strangers:
+                self._command(lambda: self.beginnings.meet(topics))
+
+        self._lookups.describe({topic for topic, _ in known} | strangers, described, self._changed_at)
 
     def _take_logs(self, logs: Mapping[TopicPartition, Log]) -> None:
         """Take logs that a look-up has found. Called in another thread."""

@@ -9,6 +9,7 @@ import pytest
 from actors import Future
 from pixy.engine.consume.groups import Groups
 from pixy.errors import ShuttingDown, TooManyRequests
+from pixy.membership.kafka.beginnings import Memory
 
 
 class Case:
@@ -16,10 +17,12 @@ class Case:
 
     def __init__(self, most: int = 8) -> None:
         self.spawned: list[str] = []
+        self.memories: list[Memory] = []
         self.groups = Groups(self._spawn, most)
 
-    def _spawn(self, name: str) -> Any:
+    def _spawn(self, name: str, memory: Memory) -> Any:
         self.spawned.append(name)
+        self.memories.append(memory)
         return object()
 
     def get(self, name: str, caller: str = "") -> Any:
@@ -94,3 +97,5 @@ def test_the_names_of_groups_that_were_started_last_are_known() -> None:
     for name in ("a", "b", "a", "c"):
         case.groups.stopped(case.get(name))
     assert case.groups.known() == ["a", "c"]
+    first, _b, again, _c = case.memories
+    assert again is first, "what was known of its topics is known to its next life"

@@ -138,6 +138,9 @@ class BehindLookups:
     def behind(self, member_id: str, found: Callable[[bool], None]) -> None:
         found(member_id == "me")
 
+    def describe(self, *_: object) -> None:
+        """Nobody answers."""
+
     def close(self) -> None:
         pass
 

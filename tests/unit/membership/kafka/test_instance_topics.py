@@ -207,6 +207,21 @@ def test_a_topic_that_comes_back_was_made_again() -> None:
     assert case.topics.added([PARTITION]) == {PARTITION}
 
 
+def test_a_topic_that_is_made_again_before_a_partition_of_it_comes_was_made_again() -> None:
+    """Other members had all of them. It is described after the subscription, and again if it does not exist or nobody answers."""
+    case = Case()
+    case.ids = {}
+    case.topics.subscribed([TOPIC])
+    assert case.described == 1 and not case.learned_ids
+    case.ids = {TOPIC: ONE}
+    compare(case)
+    assert case.learned_ids == [{TOPIC: ONE}], "a restart of the session knows it, too"
+    compare(case)
+    assert case.described == 2, "it is known"
+    case.ids = {TOPIC: OTHER}
+    assert case.topics.added([PARTITION]) == {PARTITION}
+
+
 def test_a_kept_partition_is_compared_with_the_topic_that_it_began_in() -> None:
     case = Case()
     case.topics.added([PARTITION])

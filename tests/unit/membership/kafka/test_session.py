@@ -168,6 +168,7 @@ class FakeLookups:
         """Those that have no leader."""
         self.ids: dict[str, uuid.UUID] = {}
         """Of topics, when they are described."""
+        self.deleted: set[str] = set()
         self.asked: list[list[TopicPartition]] = []
         self.leaders: dict[TopicPartition, list[int]] = {}
         """The leader epochs that were asked about, -1 for those of the commits."""
@@ -201,6 +202,9 @@ class FakeLookups:
 
     def describe(self, _topics: Iterable[str], found: Callable[[Any], None], _since: float = 0.0) -> None:
         found(self)
+
+    def gone(self, topic: str) -> bool:
+        return topic in self.deleted
 
     def close(self) -> None:
         pass
@@ -396,6 +400,25 @@ async def test_a_topic_that_goes_and_is_made_again_begins_at_its_oldest_message_
     case.lookups.outcomes = {FULL: new, OTHER: new}
     case.step("assign", FULL, OTHER)
     assert [each.position for each in (await case.event(Assigned)).partitions] == [7, 7]
+    await case.session.close((), 10)
+
+
+@pytest.mark.parametrize("missing", [False, True], ids=["it existed", "it was deleted at once"])
+async def test_a_topic_that_is_made_again_before_this_member_gets_a_partition_begins_at_its_oldest_message(
+    monkeypatch: pytest.MonkeyPatch, missing: bool
+) -> None:
+    """Another member had its only partition, and is gone. Kafka has deleted the offsets with the topic."""
+    case = Case(monkeypatch)
+    case.session._conf.initial_offset = "newest"
+    case.lookups.ids, case.lookups.deleted = ({}, {TOPIC}) if missing else ({TOPIC: ID}, set())
+    case.session.subscribe({TOPIC: 1})
+    case.step("assign")
+    assert await case.event(Assigned) == Assigned(())
+    case.lookups.ids, case.lookups.deleted = {TOPIC: OTHER_ID}, set()
+    case.lookups.outcomes = {FULL: Found(Log(OTHER_ID, 7, 100, 100), CommittedOffset(None, ""), False)}
+    case.step("assign", FULL)
+    (begun,) = (await case.event(Assigned)).partitions
+    assert begun.position == 7
     await case.session.close((), 10)
 
 
