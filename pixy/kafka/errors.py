@@ -6,7 +6,7 @@ Sarama does not have keep librdkafka's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from confluent_kafka import KafkaError as _KafkaError, KafkaException
 
@@ -232,6 +232,21 @@ def not_fetched(partitions: Sequence[TopicPartition]) -> errors.KafkaError:
     names = ", ".join(f"{topic}/{number}" for topic, number in sorted(partitions)[:3])
     return errors.KafkaError(
         f"kafka: the client does not fetch {names}, though there are messages",
+        int(_KafkaError._STATE),
+        "_STATE",
+        retriable=True,
+    )
+
+
+def not_shared_out(topics: Iterable[str]) -> errors.KafkaError:
+    """Return the error of a classic group's member that may never be given partitions of topics made again: another client may.
+
+    If the group was shared out while a topic did not exist, librdkafka (2.16) does not see later that it has come back, because the
+    number of its partitions is the one that it remembers.
+    """
+    names = ", ".join(sorted(topics)[:3])
+    return errors.KafkaError(
+        f"kafka: {names} was made again, and the group may not have shared it out",
         int(_KafkaError._STATE),
         "_STATE",
         retriable=True,

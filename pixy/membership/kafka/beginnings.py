@@ -78,19 +78,37 @@ class Beginnings:
         return gone
 
     @property
-    def strangers(self) -> set[str]:
-        """The topics that exist, and whose ids are not known: this member may have no partition of them until others leave."""
-        return {
-            topic for topic, count in tuple(self._known.items()) if count and topic not in self._first_ids
-        }
+    def described(self) -> set[str]:
+        """The topics that exist and are subscribed to: their ids are asked for, also if other members have all their partitions."""
+        return {topic for topic in self._subscribed if self._known.get(topic)}
 
-    def meet(self, topics: Topics) -> None:
-        """Note the ids of topics that were strangers. One that is made again before a partition of it comes here is known by that."""
-        for topic in self.strangers:
+    def news(self, topics: Topics) -> bool:
+        """Return whether :meth:`meet` would learn anything. Thread-safe."""
+        return any(
+            topics.ids.get(topic) != self._ids.get(topic)
+            if topic in topics.ids
+            else topic not in self._first_ids
+            for topic in self.described
+        )
+
+    def meet(self, topics: Topics) -> set[str]:
+        """Note the ids of topics. One that is made again before a partition of it comes here is known by that.
+
+        Returns:
+            Those that this session's client has met under another id.
+        """
+        again = set()
+        for topic in self.described:
             if topic in topics.ids:
-                self._first_ids[topic] = self._ids.setdefault(topic, topics.ids[topic])
-            elif topics.gone(topic):
+                found = topics.ids[topic]
+                if differ(self._ids.setdefault(topic, found), found):
+                    again.add(topic)
+                    self._ids[topic] = found
+                self._first_ids.setdefault(topic, found)
+            elif topic not in self._first_ids and topics.gone(topic):
                 self._known[topic] = 0
+        self.made_again |= again
+        return again
 
     def before_joining(self, topics: Mapping[str, int]) -> None:
         """Look up which topics the group has offsets of. Call it before the member has joined. Blocks for a moment.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pixy.config.model import Proxy
 from pixy.errors import PixyError
 from pixy.kafka import settings
-from pixy.kafka.errors import removed
+from pixy.kafka.errors import not_shared_out, removed
 from pixy.membership import Assigned, Event, Lost, Revoked
 from pixy.membership.kafka.beginnings import Memory
 from pixy.membership.kafka.fetching_session import DRAIN_SLACK, FetchingSession
@@ -37,6 +37,8 @@ class KafkaSession(FetchingSession):
         super().__init__(proxy, group, post, settings.consumer(proxy, group), memory)
         self._wake_every = self._conf.heartbeat_interval / 10
         self._woken = 0.0
+        self._shares_out = self._conf.kafka_protocol == "classic"
+        """True if a member shares the partitions out, and not the coordinator."""
         self._topics: dict[str, int] = {}
         self._assigned = False
         """True if the group has answered with an assignment since this member began to join."""
@@ -69,6 +71,8 @@ class KafkaSession(FetchingSession):
         super()._step()
         if self._removed.unnoticed and not self._closing:
             raise removed(self._removed.unnoticed)
+        if self._partitions.missed and self._shares_out and not self._closing:
+            raise not_shared_out(self._partitions.missed)
         now = time.monotonic()
         self._look_for_assignment(self._lookups, now)
         if self._subscribed and now - self._woken >= self._wake_every and not self._quiet:

@@ -103,13 +103,15 @@ class SessionPartitions:
         self._unheard = Unheard()
         self._compare_at = self._changed_at = 0.0
         """The times at which to compare the ids of topics, and at which the last one of them was learned."""
+        self.missed: set[str] = set()
+        """The topics that were made again while this member had no partition of them."""
         self.beginnings = Beginnings(conf, lookups, memory)
 
     def subscribed(self, topics: Mapping[str, int]) -> None:
         """Note how many partitions the topics have when they are subscribed to."""
         for topic in self.beginnings.subscribed(topics):
             self._waiting.forget(topic)
-        if self.beginnings.strangers:
+        if self.beginnings.described:
             self._compare_at, self._changed_at = 0.0, time.monotonic()
 
     def next_epoch(self) -> int:
@@ -283,7 +285,7 @@ class SessionPartitions:
         if all(each == NULL_UUID for each in known.values()):
             return None  # brokers before Kafka 2.8 have no ids
         # With fewer topics, the other ones would not be compared while these are busy.
-        if len(known) == len(self._fetching):
+        if len(known) == len(self._fetching) and self.beginnings.described <= asked:
             self._compare_at = time.monotonic() + _COMPARE_IDS
 
         def check(offsets: GroupOffsets, commits: tuple[Commit, ...]) -> tuple[Commit, ...]:
@@ -313,20 +315,24 @@ class SessionPartitions:
             self._lookups.logs(silent, self._take_logs)
 
     def _compare(self, now: float) -> None:
-        """Begin to ask for the ids of the topics that are fetched, and of those that this member has no partition of yet."""
-        strangers = self.beginnings.strangers
+        """Begin to ask for the ids of the topics that are subscribed to."""
         known = {partition: each.topic_id for partition, each in self._fetching.items()}
-        if not (known or strangers):
+        names = self.beginnings.described.union(topic for topic, _ in known)
+        if not names:
             return
         self._compare_at = now + _COMPARE_IDS
 
         def described(topics: Topics) -> None:
             if changed := recreated(known, topics.ids):
                 self._command(lambda: self._begin_anew(changed))
-            if strangers:
-                self._command(lambda: self.beginnings.meet(topics))
+            if self.beginnings.news(topics):
+                self._command(lambda: self._meet(topics))
 
-        self._lookups.describe({topic for topic, _ in known} | strangers, described, self._changed_at)
+        self._lookups.describe(names, described, self._changed_at)
+
+    def _meet(self, topics: Topics) -> None:
+        ours = {topic for topic, _ in (*self._fetching, *self._waiting.partitions)}
+        self.missed |= self.beginnings.meet(topics) - ours
 
     def _take_logs(self, logs: Mapping[TopicPartition, Log]) -> None:
         """Take logs that a look-up has found. Called in another thread."""

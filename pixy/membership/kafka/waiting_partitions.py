@@ -97,6 +97,11 @@ class WaitingPartitions:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    @property
+    def partitions(self) -> tuple[TopicPartition, ...]:
+        """Those that wait."""
+        return tuple(self._waiting)
+
     def add(self, partition: TopicPartition, waiting: Waiting) -> None:
         """Look a partition up at once.
 

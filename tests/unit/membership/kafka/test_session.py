@@ -422,6 +422,22 @@ async def test_a_topic_that_is_made_again_before_this_member_gets_a_partition_be
     await case.session.close((), 10)
 
 
+async def test_a_member_without_partitions_of_a_topic_that_is_made_again_joins_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """librdkafka does not notice that the topic is back if the group was shared out without it."""
+    case = Case(monkeypatch)
+    monkeypatch.setattr(session_partitions, "_COMPARE_IDS", 0.0)
+    case.lookups.ids = {TOPIC: ID}
+    case.session.subscribe({TOPIC: 1})
+    case.step("assign")
+    assert await case.event(Assigned) == Assigned(())
+    case.lookups.ids = {TOPIC: OTHER_ID}
+    failed = await case.event(SessionFailed)
+    assert f"{TOPIC} was made again" in str(failed.error)
+    await case.session.close((), 10)
+
+
 async def test_positions_of_a_topic_that_is_gone_are_not_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case(monkeypatch)
     await case.join()
