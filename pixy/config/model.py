@@ -256,7 +256,7 @@ class Connections:
     write_timeout: PositiveDuration = _seconds(60)
     max_header_bytes: Annotated[int, Meta(ge=1024)] = 131_072
     max_unfinished_headers: Annotated[int, Meta(ge=131_072)] = 33_554_432
-    max_request_rate: PositiveInt = 2048
+    max_request_rate: Annotated[int, Meta(ge=0)] = 0
     grpc_max_streams: PositiveInt = 4096
     grpc_max_metadata_bytes: Annotated[int, Meta(ge=1024)] = 16_384
     grpc_min_ping_interval: PositiveDuration = _seconds(10)

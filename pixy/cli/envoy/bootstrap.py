@@ -30,6 +30,8 @@ _SECRET: Final = _TYPES + "transport_sockets.tls.v3.Secret"
 _MOST_HEADERS_KIB: Final = 8192
 _MOST_ADDRESSES: Final = 16384
 """Addresses whose requests are counted apart; the one that was silent for longest is forgotten."""
+_RATE: Final = 2048
+"""Requests in a second from one address where ``auth`` is on and nothing else is said."""
 _FILLS: Final = 20
 """How often in a second a bucket of requests is filled."""
 _VERSIONS: Final = {"1.2": "TLSv1_2", "1.3": "TLSv1_3"}
@@ -131,7 +133,7 @@ def _connection_manager(app: App, module: str) -> dict[str, Any]:
         },
         "original_ip_detection_extensions": [_own_address()],
         "http_filters": [
-            _request_rate(app),
+            *_request_rate(app),
             _readable_paths(),
             {
                 "name": "envoy.filters.http.grpc_web",
@@ -164,13 +166,16 @@ def _own_address() -> dict[str, Any]:
     }
 
 
-def _request_rate(app: App) -> dict[str, Any]:
+def _request_rate(app: App) -> list[dict[str, Any]]:
     """Refuse requests above a rate, for each address and for all, before pyvoy queues them for Python.
 
+    Not where ``auth`` is off and no rate is set: whoever reaches the daemon is trusted then, and may send as much as it can serve.
     Nothing else bounds that queue. A request stays in it when its connection has ended, and a client that does not confirm
     Envoy's settings may have more than ``max_concurrent_streams``.
     """
-    rate = app.connections.max_request_rate
+    rate = app.connections.max_request_rate or (_RATE if app.auth.enabled else 0)
+    if not rate:
+        return []
 
     def bucket(each: int) -> dict[str, Any]:
         return {
@@ -181,7 +186,7 @@ def _request_rate(app: App) -> dict[str, Any]:
 
     caller = {"masked_remote_address": {"v4_prefix_mask_len": 32, "v6_prefix_mask_len": 64}}
     always = {"default_value": {"numerator": 100}}
-    return {
+    limiter = {
         "name": "envoy.filters.http.local_ratelimit",
         "typed_config": {
             "@type": _TYPES + "filters.http.local_ratelimit.v3.LocalRateLimit",
@@ -195,6 +200,7 @@ def _request_rate(app: App) -> dict[str, Any]:
             "rate_limited_as_resource_exhausted": True,
         },
     }
+    return [limiter]
 
 
 _TAIL: Final = "%[89ABab][0-9A-Fa-f]"

@@ -81,6 +81,20 @@ def test_requests_of_an_address_and_of_all_have_a_rate_before_they_wait_for_pyth
     assert caller["token_bucket"] == {"max_tokens": 1000, "tokens_per_fill": 50, "fill_interval": "0.050s"}
 
 
+def test_requests_have_a_rate_where_strangers_may_come() -> None:
+    def filters(app: App) -> list[str]:
+        (listener,) = bootstrap(app, "/tmp/f", "m.so")["static_resources"]["listeners"]
+        return [
+            each["name"]
+            for each in listener["filter_chains"][0]["filters"][1]["typed_config"]["http_filters"]
+        ]
+
+    app = made()
+    assert "envoy.filters.http.local_ratelimit" not in filters(app)
+    app.auth.enabled = True
+    assert filters(app)[0] == "envoy.filters.http.local_ratelimit"
+
+
 def test_certificates_are_written_for_envoy_alone(tmp_path: Path) -> None:
     for name in ("cert", "key", "ca"):
         (tmp_path / name).write_text(name)
