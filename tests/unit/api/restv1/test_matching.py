@@ -24,7 +24,7 @@ def match(
 ) -> str:
     """The result in one line."""
     rest = Rest(prefix="/rest", cors_origins=list(origins))
-    engine: Any = SimpleNamespace(config=SimpleNamespace(rest=rest))
+    engine: Any = SimpleNamespace(guard=None, config=SimpleNamespace(rest=rest))
     listener = object.__new__(server)
     listener._rest_v1 = RestV1(engine)
     request = cast(Any, SimpleNamespace(method=method, headers=headers))
@@ -91,7 +91,7 @@ def test_a_listener_of_the_v1_v2_api_alone(path: str, expected: str) -> None:
 
 def test_a_page_of_an_allowed_origin_can_read_what_is_refused_before_it_is_served() -> None:
     rest = Rest(cors_origins=["https://console.example"])
-    api = RestV1(cast(Any, SimpleNamespace(config=SimpleNamespace(rest=rest))))
+    api = RestV1(cast(Any, SimpleNamespace(guard=None, config=SimpleNamespace(rest=rest))))
     request = cast(Any, SimpleNamespace(method="GET", headers={"Origin": "https://console.example"}))
     for answer in (api.busy(request), api.forbidden(request, "no")):
         assert answer.headers["Access-Control-Allow-Origin"] == "https://console.example", answer.status
