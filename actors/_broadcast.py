@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
-import pykka
 from pykka import ActorDeadError
 
 from actors._checks import timeout_of
 from actors._core.routed_asks import ask_all
-from actors._future import Future, never_block
+from actors._future import Future, get_or_give_up, never_block
 from actors._identity import A_co
 from actors._messages import Request
 from actors._router import Router
@@ -147,10 +146,4 @@ class BroadcastRouter(Router[A_co]):
         if block:
             never_block("a blocking ask()", "await router.ask(message, block=False)")
         future: Future[Any] = ask_all(self.refs, message, timeout, urgent=urgent, dead=self._dead)
-        if not block:
-            return future
-        try:
-            return future.get()
-        except pykka.Timeout:
-            future.cancel()
-            raise
+        return get_or_give_up(future, None) if block else future

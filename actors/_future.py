@@ -48,6 +48,15 @@ def on_event_loop() -> bool:
     return asyncio._get_running_loop() is not None
 
 
+def get_or_give_up(future: Future[T], timeout: float | None) -> T:
+    """Wait in a thread for the value of an ask, and give the ask up if it does not come in time. Raises as :meth:`Future.get`."""
+    try:
+        return future.get(timeout=timeout)
+    except pykka.Timeout:
+        future.cancel()
+        raise
+
+
 def never_block(what: str, instead: str) -> None:
     """Refuse to block a thread that runs an event loop.
 

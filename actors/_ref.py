@@ -7,7 +7,6 @@ from contextvars import copy_context
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, overload
 
-import pykka
 from pykka import ActorDeadError
 from pykka.messages import ProxyCall
 
@@ -20,7 +19,7 @@ from actors._core.mailbox import ControlMessage
 from actors._core.unheard import refuse
 from actors._core.waiting import let_in_within, wait_for_room
 from actors._errors import MailboxFull
-from actors._future import Future, never_block
+from actors._future import Future, get_or_give_up, never_block
 from actors._identity import A_co, Identity
 from actors._messages import Request
 from actors._proxy import ActorProxy
@@ -264,11 +263,7 @@ class ActorRef(Identity[A_co], Generic[A_co]):
                 expire(cell.system, future, timeout)
             return future
         cell.system.check_loop()
-        try:
-            return future.get(timeout=timeout)
-        except pykka.Timeout:
-            future.cancel()
-            raise
+        return get_or_give_up(future, timeout)
 
     @overload
     def call(

@@ -18,7 +18,7 @@ from pykka import ActorDeadError
 from actors._checks import ref_of, timeout_of
 from actors._core.routed_asks import ask_one
 from actors._errors import MailboxFull
-from actors._future import Future, never_block
+from actors._future import Future, get_or_give_up, never_block
 from actors._identity import A_co
 from actors._messages import Request
 from actors._routing import ROUND_ROBIN, Broadcast, Routing
@@ -251,13 +251,7 @@ class Router(Workers[A_co]):
         if block:
             never_block("a blocking ask()", "await router.ask(message, block=False)")
         future = ask_one(self._pick, message, None if block else timeout, urgent=urgent)
-        if not block:
-            return future
-        try:
-            return future.get(timeout=timeout)
-        except pykka.Timeout:
-            future.cancel()
-            raise
+        return get_or_give_up(future, timeout) if block else future
 
 
 def router_by(routing: Routing, size: int) -> Router[Any]:

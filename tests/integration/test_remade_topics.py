@@ -24,16 +24,11 @@ PARTITIONS = 3
 def remake(cluster: Cluster, topic: str) -> None:
     """Delete a topic and make it again; each partition gets another leader than it has."""
     before = leaders(cluster, topic)
-    admin = cluster.admin()
-    admin.delete_topics([topic])[topic].result(30)
+    cluster.admin().delete_topics([topic])[topic].result(30)
     replicas = [[before[at] % 3 + 1] for at in range(PARTITIONS)]
     wanted = NewTopic(topic, PARTITIONS, replica_assignment=replicas, config={"min.insync.replicas": "1"})
-    while True:
-        try:
-            admin.create_topics([wanted])[topic].result(30)
-            return
-        except Exception as error:
-            assert "TOPIC_ALREADY_EXISTS" in str(error), error
+    while not cluster.made(wanted):
+        pass
 
 
 async def with_elections(cluster: Cluster, topic: str) -> None:
@@ -119,7 +114,7 @@ async def test_a_topic_that_is_made_again_with_fewer_partitions_takes_all_messag
         waiting = [asyncio.create_task(daemon.produce(name, b"new", b"%d" % at)) for at in range(20)]
         asked = asyncio.create_task(daemon.engine.cluster().produce_many(name, [Record(b"x", 3)]))
         await eventually(lambda: more(client._thread.producer, 20))
-        await eventually(lambda: asyncio.to_thread(made, kafka, name))
+        await eventually(lambda: asyncio.to_thread(kafka.made, NewTopic(name, 1)))
         client._replace()
         assert {partition for partition, _ in await asyncio.gather(*waiting)} == {0}
         [refused] = await asked
@@ -133,16 +128,6 @@ async def test_a_topic_that_is_made_again_with_fewer_partitions_takes_all_messag
 
 async def without_gates(client: Any) -> bool:
     return not client._gated._topics
-
-
-def made(cluster: Cluster, topic: str) -> bool:
-    """Make a topic with one partition, unless the old one of this name is still being deleted."""
-    try:
-        cluster.admin().create_topics([NewTopic(topic, 1)])[topic].result(30)
-    except Exception as error:
-        assert "TOPIC_ALREADY_EXISTS" in str(error), error
-        return False
-    return True
 
 
 async def test_a_producer_is_replaced_under_load_and_nothing_is_lost_doubled_or_disordered(
@@ -252,7 +237,7 @@ async def test_no_message_that_is_accepted_after_its_topic_was_made_again_is_los
             life += 1
             await asyncio.to_thread(lambda: kafka3.admin().delete_topics([name])[name].result(30))
             await eventually(lambda: asyncio.to_thread(hears))
-            await eventually(lambda: asyncio.to_thread(made, kafka3, name))
+            await eventually(lambda: asyncio.to_thread(kafka3.made, NewTopic(name, 1)))
             life, accepted[:] = life + 1, []
             synchronous = await daemon.produce(name, b"synchronous")
             await eventually(lambda: more(accepted, 200))
@@ -265,7 +250,7 @@ async def test_no_message_that_is_accepted_after_its_topic_was_made_again_is_los
                 of_one = [int(each.split()[1]) for each in written if each.startswith(b"%d " % number)]
                 assert of_one == sorted(of_one)
             await asyncio.to_thread(lambda: kafka3.admin().delete_topics([name])[name].result(30))
-            await eventually(lambda: asyncio.to_thread(made, kafka3, name))
+            await eventually(lambda: asyncio.to_thread(kafka3.made, NewTopic(name, 1)))
 
 
 @pytest.mark.timeout(180)
@@ -283,7 +268,7 @@ async def test_a_producer_that_takes_a_topic_for_gone_sends_what_comes_once_it_w
 
         await asyncio.to_thread(lambda: kafka.admin().delete_topics([name])[name].result(30))
         await eventually(lambda: asyncio.to_thread(hears))
-        await asyncio.to_thread(made, kafka, name)
+        await asyncio.to_thread(kafka.made, NewTopic(name, 1))
         expected = [b"%d" % at for at in range(20)]
         for value in expected:
             assert (await daemon.post(f"/topics/{name}/messages", value)).status == 200

@@ -75,7 +75,7 @@ async def committed(cluster: Cluster, group: str, topic: str, partition: int = 0
 def make_again(cluster: Cluster, topic: str, partitions: int = 1) -> None:
     """Delete a topic and create it again, as soon as the broker lets us."""
     cluster.admin().delete_topics([topic])[topic].result(30)
-    while not made(cluster, topic, partitions):
+    while not cluster.made(NewTopic(topic, partitions, 1)):
         pass
 
 
@@ -242,7 +242,7 @@ async def test_a_topic_that_is_made_again_before_its_partition_comes_here_begins
         await asyncio.to_thread(lambda: kafka.admin().delete_topics([name])[name].result(30))
         found.clear()
         await leaving.aclose()
-        await eventually(lambda: asyncio.to_thread(made, kafka, name))
+        await eventually(lambda: asyncio.to_thread(kafka.made, NewTopic(name, 1, 1)))
         await asyncio.to_thread(write, kafka, name, 20)
         await eventually(lambda: has(20), within=60)
         for each in asking:
@@ -256,16 +256,6 @@ def members(cluster: Cluster, group: str) -> int:
         return len(GroupMembers(brokers).describe([group]).get(group, ()))
     except KafkaError:  # the topic of the offsets is being made
         return 0
-
-
-def made(cluster: Cluster, topic: str, partitions: int = 1) -> bool:
-    """Make a topic, unless the old one of its name is still being deleted."""
-    try:
-        cluster.admin().create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
-    except Exception as error:
-        assert "TOPIC_ALREADY_EXISTS" in str(error), error
-        return False
-    return True
 
 
 async def test_a_topic_that_is_made_again_is_noticed_while_another_of_its_group_is_busy(

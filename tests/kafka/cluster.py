@@ -365,6 +365,16 @@ class Cluster:
             time.sleep(0.02)
         raise RuntimeError(f"{name} has no leaders")
 
+    def made(self, topic: NewTopic) -> bool:
+        """Make a topic, unless an old one of its name is still being deleted; return whether it was made."""
+        try:
+            self.admin().create_topics([topic])[topic.topic].result(30)
+        except Exception as error:
+            if "TOPIC_ALREADY_EXISTS" not in str(error):
+                raise
+            return False
+        return True
+
     def delete_records(self, topic: str, partition: int, before: int) -> None:
         """Delete the records of a partition below an offset.
 

@@ -74,7 +74,7 @@ class Front:
         self._by_port: dict[int, Served] = {}
         self._serves = asyncio.Event()
         self._waiting: Counter[str] = Counter()
-        """Requests by address, from their arrival until their task runs."""
+        """Requests by address, from their arrival until the loop's turn has come to them."""
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
         """Take a request, in the order of arrival; return what serves it, in a task that begins behind those of others."""
@@ -83,12 +83,16 @@ class Front:
         if self._waiting[caller] >= _MOST_WAITING:
             return _refuse_busy(scope, receive, send)
         self._waiting[caller] += 1
-        return self._serve(caller, scope, receive, send)
+        # Not in the task: one that is cancelled before it has begun never runs, and would count for ever.
+        asyncio.get_running_loop().call_soon(self._begun, caller)
+        return self._serve(scope, receive, send)
 
-    async def _serve(self, caller: str, scope: Scope, receive: Receive, send: Send) -> None:
+    def _begun(self, caller: str) -> None:
         self._waiting[caller] -= 1
         if not self._waiting[caller]:
             del self._waiting[caller]
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         served = self._by_port.get(scope["server"][1])
         if served is None:
             await self._serves.wait()

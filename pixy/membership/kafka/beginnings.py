@@ -30,6 +30,8 @@ _ASK_AGAIN = 1.0
 class Memory:
     """What a daemon knows of the topics that a group consumes, for all its sessions, one after another.
 
+    Of those that are subscribed to, and of earlier ones up to ``max_topics`` in all.
+
     Attributes:
         counts: the number of partitions that each topic had when it was subscribed to.
         ids: the id that each topic had when it was described, or its first partition looked up, since it was subscribed to.
@@ -75,6 +77,10 @@ class Beginnings:
         self._subscribed = tuple(topics)
         for topic, partitions in topics.items():
             self._known.setdefault(topic, partitions)
+        earlier = [each for each in self._known if each not in topics]
+        for topic in earlier[: max(0, len(self._known) - self._conf.max_topics)]:
+            self._known.pop(topic)
+            self._first_ids.pop(topic, None)
         return gone
 
     @property

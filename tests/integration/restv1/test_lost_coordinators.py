@@ -71,9 +71,5 @@ def coordinator(cluster: Cluster, group: str) -> int:
 def make(cluster: Cluster, topic: str, nodes: list[int]) -> None:
     """Make a topic with one partition on these brokers, once the old one of its name is gone."""
     wanted = NewTopic(topic, 1, replica_assignment=[nodes], config={"min.insync.replicas": "1"})
-    while True:
-        try:
-            cluster.admin().create_topics([wanted])[topic].result(30)
-            return
-        except Exception as error:
-            assert "TOPIC_ALREADY_EXISTS" in str(error), error
+    while not cluster.made(wanted):
+        pass
