@@ -5,6 +5,7 @@ The texts are part of the contract with the Go original's clients; see docs/comp
 
 from __future__ import annotations
 
+import errno
 import os
 
 DEFAULTS_URL = "https://github.com/mailgun/kafka-pixy/blob/master/default.yaml"
@@ -31,6 +32,8 @@ def reason_of(error: OSError) -> str:
     # Errors that a library derives (of names, of TLS) have numbers of their own.
     if error.errno and type(error).__module__ == "builtins":
         return os.strerror(error.errno).lower()
+    if str(error).startswith("could not bind on any address"):  # asyncio since Python 3.13, without a number
+        return os.strerror(errno.EADDRNOTAVAIL).lower()
     return (error.strerror or str(error)).lower()
 
 
