@@ -123,7 +123,8 @@ class Outputs:
 class LastWords:
     """Shows what a process of pytest-xdist has written to stderr before it died. A plugin of the process that prints.
 
-    pytest gathers a test's output in a file without a name, which ends with its process unless somebody else has opened it.
+    pytest gathers a test's output in a file without a name, which ends with its process unless somebody else has opened it:
+    nothing is shown of a process that dies before the report of its first test is read here.
     """
 
     def __init__(self) -> None:

@@ -536,7 +536,11 @@ class Cluster:
         return [node for node, process in self._processes.items() if process.ended]
 
     def wait_ready(self, nodes: int | None = None) -> None:
-        """Wait until ``nodes`` brokers, or all, are members of the cluster; raise after 90 s."""
+        """Wait until ``nodes`` brokers, or all, are members of the cluster; raise after 90 s.
+
+        A broker that was killed is still a member in the eyes of the others until its session ends, or until it
+        registers anew, which it does before it listens: so each that runs has to listen first.
+        """
         wanted = len(self.ports) if nodes is None else nodes
         admin = AdminClient(
             {
@@ -551,12 +555,21 @@ class Cluster:
             for process in self._processes.values():
                 process.check()
             try:
-                if len(admin.list_topics(timeout=2).brokers) >= wanted:
+                if self._listen() and len(admin.list_topics(timeout=2).brokers) >= wanted:
                     return
             except KafkaException:
                 pass
             time.sleep(0.05)
         raise RuntimeError("Kafka did not start in 90 s")
+
+    def _listen(self) -> bool:
+        """Whether all brokers that run accept connections."""
+        for node in self._processes:
+            try:
+                socket.create_connection(("127.0.0.1", self.ports[node]["PLAINTEXT"]), 2).close()
+            except OSError:
+                return False
+        return True
 
     def close(self) -> None:
         """Stop everything and remove the data."""
