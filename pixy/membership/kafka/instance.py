@@ -193,6 +193,7 @@ class KafkaInstance(MemberThread[InstanceEvent]):
             self._begin_anew,
             self._earlier.topics,
             self._post_met,
+            shares_out=self._settings["group.protocol"] == "classic",
         )
         self._late = LateStarts(self._client, self._lookups, self._run_soon, self._begin_late)
         self._reads = InstanceReads(

@@ -16,7 +16,7 @@ from typing import Any
 
 from pixy.errors import PixyError
 from pixy.kafka.consumer import Check, Commit
-from pixy.kafka.errors import not_fetched
+from pixy.kafka.errors import not_fetched, not_shared_out
 from pixy.kafka.group_offsets import GroupOffsets
 from pixy.kafka.instance_consumer import InstanceConsumer, partition_of
 from pixy.kafka.partition_logs import Log
@@ -46,6 +46,7 @@ class InstanceTopics:
         begin_anew: called with assigned partitions whose topic is another one now.
         earlier: the topics that the instance read before it restarted.
         learned: called when there are new :attr:`ids`, in the session's thread.
+        shares_out: a member of the group shares the partitions out, and not the coordinator.
     """
 
     def __init__(
@@ -56,8 +57,11 @@ class InstanceTopics:
         begin_anew: Callable[[set[TopicPartition]], None],
         earlier: Mapping[str, MetTopic] = MappingProxyType({}),
         learned: Callable[[], None] = lambda: None,
+        *,
+        shares_out: bool = False,
     ) -> None:
         self._client = client
+        self._shares_out = shares_out
         self._lookups = lookups
         self._command = command
         self._begin_anew = begin_anew
@@ -69,6 +73,8 @@ class InstanceTopics:
         self._last = dict(self._first)
         """See :attr:`ids`."""
         self._subscribed: frozenset[str] = frozenset()
+        self._met: dict[str, uuid.UUID] = {}
+        """The id under which this session's client has met each topic that it consumes first."""
         self._next: dict[TopicPartition, int] = {}
         """The offset after the last record that was returned, by partition."""
         self._compare_at = 0.0
@@ -87,6 +93,7 @@ class InstanceTopics:
         known by its id.
         """
         self._subscribed = frozenset(topics)
+        self._met = {topic: met for topic, met in self._met.items() if topic in self._subscribed}
         if self._subscribed:
             self._compare_at = 0.0
             self.compare()
@@ -189,6 +196,11 @@ class InstanceTopics:
     # -- comparing --------------------------------------------------------------------------------
 
     @property
+    def _described(self) -> set[str]:
+        """The topics that are consumed; brokers before Kafka 2.8 have no ids."""
+        return {each for each in self._subscribed if self._met.get(each) != NULL_UUID}
+
+    @property
     def due(self) -> bool:
         """True if it is time to compare."""
         return time.monotonic() >= self._compare_at
@@ -197,11 +209,12 @@ class InstanceTopics:
         """Begin to compare, if it is time."""
         if self.due:
             self._compare_at = time.monotonic() + _COMPARE_IDS
-            known, strangers = dict(self._ids), self._subscribed - self._first.keys()
+            known = dict(self._ids)
+            others = self._described if self._shares_out else self._subscribed - self._first.keys()
             compares = any(each != NULL_UUID for each in known.values())
-            if (compares or strangers) and self._lookups.running < MOST:
+            if (compares or others) and self._lookups.running < MOST:
                 self._lookups.describe(
-                    strangers.union(topic for topic, _ in known), lambda topics: self._told(known, topics)
+                    others.union(topic for topic, _ in known), lambda topics: self._told(known, topics)
                 )
 
     def returned(self, last: Any) -> None:
@@ -269,7 +282,7 @@ class InstanceTopics:
             self._note_missing(known, topics)
             self._compared(known, topics.ids)
 
-        if (self._subscribed - self._first.keys()) & topics.ids.keys():
+        if any(self._met.get(each) != topics.ids[each] for each in self._subscribed & topics.ids.keys()):
             self._command(lambda: self._meet(topics.ids))
         new = any(was is None and topic in topics.ids for (topic, _), was in known.items())
         fewer = self._missing(known, topics) != self._no_more & known.keys()
@@ -277,9 +290,17 @@ class InstanceTopics:
             self._command(compared)
 
     def _meet(self, ids: Mapping[str, uuid.UUID]) -> None:
-        for topic in (self._subscribed - self._first.keys()) & ids.keys():
-            self._first[topic] = self._last[topic] = ids[topic]
-        self._learned()
+        """Note the ids of topics. Raises KafkaError for one that was made again, if the group may not have shared it out."""
+        found = self._subscribed & ids.keys()
+        if new := found - self._first.keys():
+            for topic in new:
+                self._first[topic] = self._last[topic] = ids[topic]
+            self._learned()
+        ours = {topic for topic, _ in self._ids}
+        again = {each for each in found if differ(self._met.setdefault(each, ids[each]), ids[each])}
+        self._met.update((each, ids[each]) for each in again)
+        if (missed := again - ours) and self._shares_out:
+            raise not_shared_out(missed)
 
     def _compared(self, known: Ids, ids: Mapping[str, uuid.UUID]) -> set[TopicPartition]:
         if self._learn(ids):

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pixy.errors import Unavailable
+from pixy.errors import KafkaError, Unavailable
 from pixy.kafka.consumer import Commit
 from pixy.kafka.partition_logs import Log
 from pixy.membership.instances import MetTopic
@@ -326,3 +326,45 @@ def test_a_partition_that_is_added_tells_the_others_the_id_of_their_topic() -> N
     case.ids = {TOPIC: OTHER}
     compare(case)
     assert case.anew == [{PARTITION, SECOND}]
+
+
+@pytest.mark.parametrize("shares_out", [True, False])
+def test_a_topic_of_others_that_is_made_again_ends_a_classic_session(shares_out: bool) -> None:
+    """librdkafka may not see that it is back, and so would never share it out."""
+    case = Case()
+    case.topics = sharing(case, shares_out)
+    case.topics.subscribed([TOPIC])
+    compare(case)
+    case.ids = {}
+    compare(case)
+    case.ids = {TOPIC: OTHER}
+    if shares_out:
+        with pytest.raises(KafkaError, match="made again"):
+            compare(case)
+    compare(case)
+    assert case.topics.ids == {TOPIC: ONE}, "the next session begins it at its oldest record"
+
+
+def test_a_topic_that_is_made_again_does_not_end_the_session_that_has_a_partition_of_it() -> None:
+    case = Case()
+    case.topics = sharing(case, True)
+    case.topics.subscribed([TOPIC])
+    case.topics.added([PARTITION])
+    compare(case)
+    case.ids = {TOPIC: OTHER}
+    compare(case)
+    assert case.anew == [{PARTITION}]
+
+
+def test_a_classic_session_asks_no_more_for_topics_without_ids() -> None:
+    """Before Kafka 2.8."""
+    case = Case(NULL_UUID)
+    case.topics = sharing(case, True)
+    case.topics.subscribed([TOPIC])
+    compare(case)
+    compare(case)
+    assert case.described == 1
+
+
+def sharing(case: Any, shares_out: bool) -> InstanceTopics:
+    return InstanceTopics(case, case, lambda act: act(), case.anew.append, shares_out=shares_out)
