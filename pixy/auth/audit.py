@@ -1,7 +1,7 @@
 """The audit log: who did what, with which result, as JSON lines in a file, in a Kafka topic, or both.
 
-A request never waits for it (:mod:`pixy.json_lines`). Strangers cannot fill the disk either: of records about callers who
-are not recognized, have no right, or are over their limits, a hundred a second are kept, and the others are counted.
+A request never waits for it (:mod:`pixy.json_lines`). Nobody can fill the disk either: of refusals a hundred records a
+second are kept of strangers, and as many of callers with a credential, who have no right or are over their limits. The others are counted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pixy.errors import PixyError, Unauthenticated
 from pixy.json_lines import File, JsonLines, Record, Target
 
 REFUSALS: Final = 100.0
-"""Records a second about callers who are not recognized, have no right, or are over their limits."""
+"""Records a second about strangers who are refused, and as many about known callers: the former cannot hide the latter."""
 
 
 class AuditLog:
@@ -47,7 +47,7 @@ class AuditLog:
         self._wall = wall
         self._clock = clock
         self._chance = chance
-        self._refusals = TokenBucket(REFUSALS, REFUSALS, clock())
+        self._strangers, self._known = (TokenBucket(REFUSALS, REFUSALS, clock()) for _ in range(2))
         targets: list[Target] = [File(config.path, "audit.path")] if config.path else []
         targets += [topic] if topic is not None else []
         # Each with a queue of its own: Kafka that is down does not hold the file up.
@@ -91,7 +91,7 @@ class AuditLog:
 
     def refused(self, caller: Caller, access: Access, error: PixyError, action: str = "") -> None:
         """Record an operation that was not permitted. There is a bound on such records; others are counted."""
-        if self._keeps_refusal():
+        if self._keeps_refusal(self._known if caller.known else self._strangers):
             self._offer(type(error).__name__, caller, access, **_named(action), error=_text(error))
 
     def unauthenticated(self, address: str, trace: str, error: Unauthenticated) -> None:
@@ -102,7 +102,7 @@ class AuditLog:
             trace: the request's ``traceparent`` header; empty: none.
             error: names the reason.
         """
-        if self._keeps_refusal():
+        if self._keeps_refusal(self._strangers):
             self._put(
                 {
                     "result": "Unauthenticated",
@@ -113,13 +113,13 @@ class AuditLog:
                 }
             )
 
-    def _keeps_refusal(self) -> bool:
+    def _keeps_refusal(self, bound: TokenBucket) -> bool:
         now = self._clock()
-        if self._refusals.wait(1, now):
+        if bound.wait(1, now):
             for output in self._outputs:
                 output.drop()
             return False
-        self._refusals.spend(1, now)
+        bound.spend(1, now)
         return True
 
     def _offer(self, result: str, caller: Caller, access: Access, **more: Any) -> None:

@@ -89,6 +89,11 @@ class Caller(NamedTuple):
     generation: int = -1
     seen: Credentials | None = None
 
+    @property
+    def known(self) -> bool:
+        """Whether he has shown a credential."""
+        return self.principal != ANONYMOUS
+
 
 current: ContextVar[Caller | None] = ContextVar("pixy_caller", default=None)
 """The caller of the request that this task answers."""

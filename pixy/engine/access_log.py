@@ -1,6 +1,6 @@
 """The access log: a line for each request, also for those that are refused before anybody looks at what they ask for.
 
-Refusals always have a line, up to :data:`REFUSALS` a second; of the other requests a share has one. Writing holds nobody up
+Refusals always have a line, up to :data:`REFUSALS` a second of strangers and as many of known callers; of the other requests a share has one. Writing holds nobody up
 (:mod:`pixy.json_lines`).
 """
 
@@ -19,7 +19,7 @@ from pixy.errors import StartError
 from pixy.json_lines import File, JsonLines
 
 REFUSALS: Final = 100.0
-"""Lines a second about requests that are refused."""
+"""Lines a second about strangers' requests that are refused, and as many about those of known callers."""
 MAX_TEXT: Final = 500
 """Characters of a path or an error."""
 GONE: Final = 499
@@ -48,7 +48,7 @@ class AccessLog:
         self._wall = wall
         self.clock = clock
         self._chance = chance
-        self._refusals = TokenBucket(REFUSALS, REFUSALS, clock())
+        self._strangers, self._known = (TokenBucket(REFUSALS, REFUSALS, clock()) for _ in range(2))
         self._lines = JsonLines(File(config.path, "access_log.path"), config.max_queued, wall)
 
     def start(self) -> None:
@@ -95,7 +95,7 @@ class AccessLog:
             trace: the caller's W3C ``traceparent``.
             error: why it was refused.
         """
-        if not self._keeps(refused):
+        if not (self._keeps_refusal(known=caller is not None and caller.known) if refused else self._draws()):
             return
         self._lines.put(
             {
@@ -121,7 +121,7 @@ class AccessLog:
             address: of the peer.
             error: why.
         """
-        if self._keeps(True):
+        if self._keeps_refusal(known=False):
             self._lines.put(
                 {
                     "time": self._wall(),
@@ -132,14 +132,15 @@ class AccessLog:
                 }
             )
 
-    def _keeps(self, refused: bool) -> bool:
-        if not refused:
-            return self._sample >= 1 or self._chance() < self._sample
-        now = self.clock()
-        if self._refusals.wait(1, now):
+    def _draws(self) -> bool:
+        return self._sample >= 1 or self._chance() < self._sample
+
+    def _keeps_refusal(self, *, known: bool) -> bool:
+        bound, now = self._known if known else self._strangers, self.clock()
+        if bound.wait(1, now):
             self._lines.drop()
             return False
-        self._refusals.spend(1, now)
+        bound.spend(1, now)
         return True
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from pixy import json_lines as module
 from pixy.auth.audit import REFUSALS, AuditLog
-from pixy.auth.principal import Caller, Principal
+from pixy.auth.principal import ANONYMOUS, Caller, Principal
 from pixy.auth.rules import Access
 from pixy.config.security import Audit
 from pixy.errors import Forbidden, Limited, Unauthenticated
@@ -116,9 +116,20 @@ def test_strangers_do_not_fill_the_disk(tmp_path: Path) -> None:
     found.log.start()
     lines = found.lines()
     kept = sum(line["result"] in ("Unauthenticated", "Limited", "Forbidden") for line in lines)
-    assert kept <= REFUSALS * 6 + 1
+    assert kept <= 2 * (REFUSALS * 6 + 1)
     assert lines[0] == {"time": lines[0]["time"], "result": "dropped", "count": 15_000 - kept}
     assert lines[-1]["result"] == "ok", "what was permitted has its line"
+
+
+def test_strangers_do_not_hide_what_a_known_caller_is_refused(tmp_path: Path) -> None:
+    found = Log(tmp_path, max_queued=100_000)
+    for _ in range(5000):
+        found.log.unauthenticated("a", "", Unauthenticated("no"))
+        found.log.refused(Caller(ANONYMOUS), ADMIN, Forbidden("no right"))
+    found.log.refused(CALLER, ADMIN, Forbidden("no right"))
+    found.log.start()
+    lines = found.lines()
+    assert lines[-1]["principal"] == CALLER.principal.name and len(lines) <= REFUSALS + 2
 
 
 def test_a_renamed_file_is_left_and_a_new_one_begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

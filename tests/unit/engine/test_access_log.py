@@ -14,6 +14,7 @@ import grpc
 import pytest
 
 from pixy.auth.keys import make_key
+from pixy.auth.principal import ANONYMOUS, Caller, Principal
 from pixy.cli.serve import listeners
 from pixy.config import App, Kafka, Proxy
 from pixy.config.security import AccessLog as Config, Rule
@@ -74,6 +75,21 @@ def test_refusals_do_not_fill_the_disk(tmp_path: Path) -> None:
     log.stop()
     first, *rest = written(path)
     assert len(rest) <= REFUSALS * 6 and first["count"] == 5000 - len(rest)
+
+
+def test_strangers_do_not_hide_what_a_known_caller_is_refused(tmp_path: Path) -> None:
+    path, caller = tmp_path / "log", Caller(Principal("key:shop"))
+    log = AccessLog(Config(str(path), max_queued=100_000), lambda: 0.0, Clock())
+    for _ in range(5000):
+        log.refused("rest", 429, "a", "too many")
+        log.answered(
+            "rest", "GET", "/", 403, 0.0, refused=True, address="a", caller=Caller(ANONYMOUS), error="no"
+        )
+    log.answered("rest", "GET", "/", 403, 0.0, refused=True, address="a", caller=caller, error="no")
+    log.start()
+    log.stop()
+    lines = written(path)
+    assert lines[-1]["principal"] == "key:shop" and len(lines) <= REFUSALS + 2
 
 
 async def test_a_reload_goes_on_in_a_new_file(tmp_path: Path) -> None:
