@@ -352,6 +352,20 @@ class Cluster:
             self._admin = AdminClient({"bootstrap.servers": ",".join(self.bootstrap()), "log_level": 0})
         return self._admin
 
+    def admin_without(self, node: int) -> AdminClient:
+        """An admin client that has never heard of a broker, once the others do not count one that was killed any more.
+
+        Another one may send its requests there, and waits for the answers until they time out.
+        """
+        others = [address for each, address in zip(self.ports, self.bootstrap(), strict=True) if each != node]
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            admin = AdminClient({"bootstrap.servers": ",".join(others), "log_level": 0})
+            if node not in admin.list_topics(timeout=10).brokers:
+                return admin
+            time.sleep(0.1)
+        raise RuntimeError(f"broker {node} is still a member")
+
     def create_topic(self, name: str, partitions: int = 1, **config: str) -> str:
         """Create a topic and wait until all its partitions have a leader."""
         admin = self.admin()
@@ -365,10 +379,10 @@ class Cluster:
             time.sleep(0.02)
         raise RuntimeError(f"{name} has no leaders")
 
-    def made(self, topic: NewTopic) -> bool:
+    def made(self, topic: NewTopic, admin: AdminClient | None = None) -> bool:
         """Make a topic, unless an old one of its name is still being deleted; return whether it was made."""
         try:
-            self.admin().create_topics([topic])[topic.topic].result(30)
+            (admin or self.admin()).create_topics([topic])[topic.topic].result(30)
         except Exception as error:
             if "TOPIC_ALREADY_EXISTS" not in str(error):
                 raise
