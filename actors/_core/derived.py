@@ -142,9 +142,14 @@ async def compute(future: Future[Any], token: object = None) -> None:
             raise
         except BaseException as error:
             # What is no Exception is the outcome if it comes from a source, else it hits the awaiting task.
-            if not is_a(error, Exception) and not any(failed_with(each, error) for each in first._sources):
+            failed = [source for source in first._sources if failed_with(source, error)]
+            if not is_a(error, Exception) and not failed:
                 raise
             failure = error
+            for source in failed:
+                # Without the frames of this awaiter: from Python 3.12 on (cpython issue 100964) they refer to those of all who
+                # await him, and the future would keep what their locals refer to.
+                BaseException.with_traceback(error, cast("Promise[Any]", source)._keep_trace())
         for each in reversed(chain):
             value, failure = _derive(each, value, failure)
 
