@@ -7,6 +7,7 @@ from typing import Any, cast
 import nats
 from nats.aio.client import Client
 from nats.aio.subscription import Subscription
+from nats.aio.transport import TcpTransport
 
 from actors.remote.codec import BadPayload
 
@@ -17,8 +18,24 @@ ENDS = ("authorization", "authentication", "permissions", "account", "user ", "s
 """Words of the server's errors that another connection does not help against, or that the client treats well."""
 
 
+class _JoinedWrites(TcpTransport):
+    """Writes pieces as one: ``writelines`` of asyncio has two bugs from Python 3.12 on, mended in its later releases.
+
+    It does not pause who writes more than the other side takes (cpython issue 127655). On a connection that was dropped it
+    still registers the socket's number, which the next connection may have by then: that one never comes about (136234).
+    """
+
+    def writelines(self, payload: list[bytes]) -> None:
+        cast("Any", self).write(b"".join(payload))  # it has no annotations
+
+
 class SteadyClient(Client):
     """Connects again, and subscribes again, where NATS's own client ends for good or waits for the other side."""
+
+    async def _connect_to_server(self, s: Any) -> None:
+        await super()._connect_to_server(s)
+        if type(self._transport) is TcpTransport:  # not a WebSocket
+            self._transport.__class__ = _JoinedWrites
 
     async def _process_err(self, err_msg: str) -> None:
         text = err_msg.lower()
