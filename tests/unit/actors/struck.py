@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import sys
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
@@ -26,8 +25,8 @@ BACKOFF = Backoff(first=0.001, most=0.001, jitter=0.0)
 SOON = Supervision(backoff=BACKOFF)
 TOGETHER = Supervision(backoff=BACKOFF, strategy=Strategy.ONE_FOR_ALL)
 
-MANY = 10 if sys.version_info < (3, 12) else 0
-"""Places that are found at least: see :func:`strikes`."""
+MANY = 10
+"""Places that are found at least."""
 
 LOST_COROUTINES = "ignore:coroutine .* was never awaited:RuntimeWarning"
 """What a call returns is lost with Ctrl-C behind it, and a coroutine says so."""
