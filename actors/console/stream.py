@@ -28,6 +28,9 @@ MAX_TEXT = 16 * 1024
 SEND_TIMEOUT = 20.0
 """Seconds that a page may take to read a frame; then it is cut off, and connects again."""
 
+LAST_FRAME = 1.0
+"""Seconds that a frame which is being sent may still take once its page has left."""
+
 HEARTBEAT = 30.0
 """Seconds after which a silent page is asked for a sign of life."""
 
@@ -68,9 +71,8 @@ async def stream(
                     elif message.type is not WSMsgType.PONG:
                         break
             finally:
-                sender.cancel()
-                with contextlib.suppress(asyncio.CancelledError):
-                    await sender
+                watcher.close()
+                await _end(sender)
     except TooMany as full:
         raise web.HTTPServiceUnavailable(text=f"{full}\n", headers=HEADERS) from None
     return socket
@@ -91,6 +93,14 @@ async def _send(socket: web.WebSocketResponse, watcher: Watcher, allowed: Callab
     transport = socket._req.transport if socket._req is not None else None
     if transport is not None:
         transport.abort()
+
+
+async def _end(sender: asyncio.Task[None]) -> None:
+    """Let it end by itself: aiohttp compresses a long frame in a task of its own, whose error nobody would take if this one were cancelled."""
+    await asyncio.wait((sender,), timeout=LAST_FRAME)
+    sender.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await sender
 
 
 def _obey(hub: Hub, watcher: Watcher, text: str) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
+import random
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -15,7 +18,7 @@ from actors import Actor, ActorSystem
 from actors.console import hub as module
 from actors.console.app import HUB, application, serve
 from actors.console.board import Board
-from actors.console.extension import BadQuery
+from actors.console.extension import BadQuery, Extension
 from actors.console.hub import Hub, TooMany
 from actors.console.stream import query_of
 from actors.tracing.census import SLICE, Census
@@ -189,3 +192,36 @@ async def test_a_page_that_leaves_stops_the_sampling() -> None:
             await socket.close()
             await eventually(idle)
             assert system.hooks_in_use is None
+
+
+async def test_a_page_that_leaves_while_a_long_frame_is_compressed_leaves_no_error_behind() -> None:
+    """aiohttp compresses it in a task, whose error nobody took: it was logged whenever a page was closed at such a moment."""
+    text = random.Random(34).randbytes(1_500_000).hex()  # takes some 0.1 s to compress
+    unheard: list[Any] = []
+
+    async def source(_query: Any) -> Any:
+        return text
+
+    extension = Extension("long", Path(__file__).parent, sources={"text": source})
+    async with ActorSystem("shop") as system, aiohttp.ClientSession() as client:
+        asyncio.get_running_loop().set_exception_handler(lambda _loop, context: unheard.append(context))
+        app = application(system, extensions=[extension])
+        hub = app[HUB]
+        async with TestServer(app) as server:
+            socket = await client.ws_connect(server.make_url("/stream"), compress=15)
+            await socket.send_str('{"id":1,"watch":"long.text"}')
+
+            async def read() -> bool:
+                return any(topic.text is not None for topic in hub._topics.values())
+
+            async def left() -> bool:
+                return not hub.watchers
+
+            await eventually(read)
+            await socket.close()
+            await eventually(left)
+        await asyncio.get_running_loop().shutdown_default_executor()  # the compression is over
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        gc.collect()
+        assert unheard == []
