@@ -26,21 +26,31 @@ class Below:
 
     __slots__ = ("actors", "depth", "errors", "level", "oldest", "out", "restarts", "troubled")
 
-    def __init__(self, sample: Sample | None = None, now: int = 0) -> None:
-        """Begin with nothing, or with an actor of its own.
+    def __init__(self) -> None:
+        """Begin with nothing."""
+        self.actors = self.depth = self.level = self.oldest = self.restarts = self.troubled = 0
+        self.errors = self.out = 0.0
+
+    def count(self, sample: Sample, now: int) -> Below:
+        """Add an actor without those below it; return the sums.
 
         Args:
             sample: of the actor.
             now: the moment of the samples.
         """
-        self.actors = self.depth = self.level = self.oldest = self.restarts = self.troubled = 0
-        self.errors = self.out = 0.0
-        if sample is not None:
-            row = sample.row
-            self.actors, self.depth, self.restarts = 1, row[DEPTH], row[RESTARTS]
-            self.errors, self.out, self.oldest = row[ERRORS], row[OUT], row[OLDEST]
-            self.level, _ = health(row, now)
-            self.troubled = int(self.level > 0)
+        row = sample.row
+        self.actors += 1
+        self.depth += row[DEPTH]
+        self.restarts += row[RESTARTS]
+        self.errors += row[ERRORS]
+        self.out += row[OUT]
+        if row[OLDEST] and (not self.oldest or row[OLDEST] < self.oldest):
+            self.oldest = row[OLDEST]
+        level, _ = health(row, now)
+        if level:
+            self.troubled += 1
+            self.level = max(self.level, level)
+        return self
 
     def add(self, other: Below) -> None:
         """Add the sums of a child."""
@@ -102,12 +112,12 @@ def tree_steps(board: Board, query: Query) -> Generator[None, None, dict[str, An
         node, children = todo.pop()
         known = [cell for cell in tuple(children.values()) if cell in samples]
         # Stable: otherwise the oldest first.
-        known.sort(key=lambda cell: -below[cell].level if cell in below else 0)
+        known.sort(key=lambda cell: -_level(board, below, cell, now))
         yield
         node["nodes"] = []
         node["more"] = max(0, len(known) - MAX_CHILDREN)
         for cell in known[:MAX_CHILDREN]:
-            sums = below.get(cell) or Below(samples[cell], now)
+            sums = below.get(cell) or Below().count(samples[cell], now)
             node["nodes"].append(child := _node(board, cell, sums, now))
             if cell.path in paths and cell.children:
                 todo.append((child, cell.children))
@@ -116,25 +126,23 @@ def tree_steps(board: Board, query: Query) -> Generator[None, None, dict[str, An
 
 
 def _sums_below(board: Board, now: int) -> Generator[None, None, dict[Cell | None, Below]]:
-    """Sum up, in steps, what is below each actor that has children or is not quiet; None stands for the root.
+    """Sum up, in steps, each actor that has children and what is below it; None stands for the root.
 
-    Of thousands of actors nearly all are quiet and have no children: they are only counted, at their parents.
+    Of thousands of actors nearly all have no children: they are added to their parents' sums, and those that are quiet only counted.
     """
     below: dict[Cell | None, Below] = {None: Below()}
     for part in slices(board.items(), GLANCE // 2):
         for sample in part:
             cell = sample.cell
-            if cell.children or board.is_busy(sample):
-                own = Below(sample, now)
-                if (counted := below.get(cell)) is not None:
-                    own.add(counted)
-                below[cell] = own
-                continue
-            sums = below.get(cell.parent)
+            owner = cell if cell.children else cell.parent
+            sums = below.get(owner)
             if sums is None:
-                sums = below[cell.parent] = Below()
-            sums.actors += 1
-            sums.restarts += sample.row[RESTARTS]
+                sums = below[owner] = Below()
+            if board.is_busy(sample):
+                sums.count(sample, now)
+            else:
+                sums.actors += 1
+                sums.restarts += sample.row[RESTARTS]
         yield
     levels: list[list[Cell]] = []
     for each in tuple(below):
@@ -150,6 +158,14 @@ def _sums_below(board: Board, now: int) -> Generator[None, None, dict[Cell | Non
             below[parent].add(below[cell])
         yield
     return below
+
+
+def _level(board: Board, below: dict[Cell | None, Below], cell: Cell, now: int) -> int:
+    """Return the worst level of an actor and of those below it."""
+    if (sums := below.get(cell)) is not None:
+        return sums.level
+    sample = board.census.samples[cell]
+    return health(sample.row, now)[0] if board.is_busy(sample) else 0
 
 
 def _put(levels: list[list[Cell]], cell: Cell) -> None:
