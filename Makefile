@@ -7,7 +7,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Where Python may not write bytecode, each of the hundreds of processes that the tests start compiles everything anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help install dev pipeline-install run demo demo-console kafka pipeline-demo check format types imports unit quick-1 quick-2 quick-3 matrix test test-times test-long lock audit-deps dist release test-install chaos search-actors fuzz lint docs viewer bench bench-actors bench-pipeline chaos-topics tap-truth proto messages clean bench-front
+.PHONY: help install dev pipeline-install run demo demo-console kafka pipeline-demo check format types imports unit quick-1 quick-2 quick-3 matrix test test-times test-long lock audit-deps dist release test-install chaos search-actors fuzz lint docs viewer bench bench-actors bench-pipeline chaos-topics tap-truth soak-console proto messages clean bench-front
 
 #: make install           install the daemon into .venv
 #: make run               serve an in-memory sandbox until Ctrl-C
@@ -33,6 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 #: make lint              format, ruff, mypy, import contracts, of everything
 #: make chaos-topics      5,000 new topics and 200 elections: is every acknowledged record in the log? (20 minutes)
 #: make tap-truth         half an hour of faults: does the tap say what the brokers say? (MINUTES=5 SEED=7 VERIFY=2)
+#: make soak-console      an hour of five pages on 5,000 busy actors: processor, longest step on the loop, memory (MINUTES=5)
 #: make matrix            the unit tests on Python 3.11 and 3.13
 #: make dev               install what all tests need
 #: make proto             compile proto/kafkapixy.proto
@@ -247,6 +248,10 @@ chaos-topics: $(VENV)/.dev
 # A seed draws the same faults; when they strike depends on the machine.
 tap-truth: $(VENV)/.dev
 	$(BIN)/python -m tests.chaos.tap_truth --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(if $(VERIFY),--verify $(VERIFY))
+
+# By pairs with nobody watching; tests/unit/actors/console/test_soak.py has a short form.
+soak-console: $(VENV)/.test
+	$(BIN)/python -m tests.bench.console.soak --minutes $(if $(filter command line,$(origin MINUTES)),$(MINUTES),60)
 
 # The unit tests on the oldest and the newest Python that we support, each in an environment of its own.
 # One that is not installed is named and left out; pyenv's are found without being activated.

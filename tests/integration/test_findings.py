@@ -27,11 +27,11 @@ GROUPS = 6
 
 
 class Stage:
-    """A daemon with an admin listener, and clients with names."""
+    """A daemon with an admin listener, and clients with names of one of its clusters."""
 
-    def __init__(self, daemon: Daemon) -> None:
+    def __init__(self, daemon: Daemon, cluster: str = "") -> None:
         self.daemon = daemon
-        self.cluster = daemon.engine.cluster()
+        self.cluster = daemon.engine.cluster(cluster)
         self._tasks: list[asyncio.Task[Any]] = []
 
     async def findings(self) -> list[dict[str, Any]]:
