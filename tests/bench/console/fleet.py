@@ -129,10 +129,21 @@ class Fleet:
 
 
 @contextlib.asynccontextmanager
+async def _quiet() -> AsyncIterator[None]:
+    """Leave the failures, which are meant, out of the log for a block."""
+    logger = logging.getLogger("actors")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+@contextlib.asynccontextmanager
 async def watchable(actors: int) -> AsyncIterator[tuple[str, Fleet]]:
     """Run the fleet and its console for a block; yield the console's address, too."""
-    logging.getLogger("actors").setLevel(logging.CRITICAL)
-    async with ActorSystem("fleet") as system, serve(system) as address:
+    async with _quiet(), ActorSystem("fleet") as system, serve(system) as address:
         fleet = Fleet(system, actors)
         while sum(map(len, fleet.workers)) < SECTIONS * (actors // SECTIONS - 1):
             await asyncio.sleep(0.01)
