@@ -123,12 +123,14 @@ class SlowHandler(Event):
 class LoopBlocked(Event):
     """The loop has not turned for ``seconds`` and may still be blocked.
 
-    ``path`` is the actor whose code runs, if any; ``stack`` is the stack of the loop's thread.
+    ``path`` is the actor whose code runs, if any; ``stack`` is the stack of the loop's thread. For ``starved`` of the seconds the thread
+    waited for a processor: that is the machine's fault, not the code's. It is 0 where the system does not tell (only Linux does).
     """
 
     seconds: float
     path: str | None
     stack: str
+    starved: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -58,6 +58,8 @@ class LoopWatch(Switch):
         self.blocks = 0
         """How often the loop was found blocked, reported or not."""
         self._loop_thread: int | None = None
+        self._native: int | None = None
+        """The loop's thread, as the kernel numbers it."""
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -80,7 +82,7 @@ class LoopWatch(Switch):
         last_report = float("-inf")
         while not stop.wait(self.threshold / 2):
             turned = threading.Event()
-            asked_at = time.monotonic()
+            asked_at, queued = time.monotonic(), self._queued()
             if not self._request_sign(turned):
                 return
             if turned.wait(self.threshold) or self._loop_thread is None:
@@ -91,7 +93,7 @@ class LoopWatch(Switch):
             self.blocks += 1
             if time.monotonic() - last_report >= self.every:
                 last_report = time.monotonic()
-                self._report(frame, asked_at)
+                self._report(frame, asked_at, queued)
             del frame  # a frame keeps its locals alive
             while not turned.wait(self.threshold):
                 if stop.is_set() or self.system.loop.is_closed():
@@ -101,7 +103,7 @@ class LoopWatch(Switch):
         """Have the loop set ``turned`` in its next turn; False if the loop is closed."""
 
         def sign() -> None:
-            self._loop_thread = threading.get_ident()
+            self._loop_thread, self._native = threading.get_ident(), threading.get_native_id()
             turned.set()
 
         try:
@@ -110,12 +112,29 @@ class LoopWatch(Switch):
             return False
         return True
 
-    def _report(self, frame: FrameType, asked_at: float) -> None:
+    def _queued(self) -> float:
+        """Return for how many seconds the loop's thread has waited for a processor so far; 0 if that is not known."""
+        try:
+            with open(f"/proc/self/task/{self._native}/schedstat", "rb") as file:
+                return int(file.read().split()[1]) / 1e9
+        except (OSError, IndexError, ValueError):
+            return 0.0
+
+    def _report(self, frame: FrameType, asked_at: float, queued: float) -> None:
         cell = running_cell(frame)
         path = None if cell is None else cell.path
         stack = format_stack(frame)
         took = time.monotonic() - asked_at
-        if only_runner(frame):
+        starved = min(took, self._queued() - queued)
+        if starved >= took / 2:
+            log_safely(
+                logger.warning,
+                "%s: the event loop has not turned for %.2f s, %.2f of which it waited for a processor: the machine is busy",
+                self.system.name,
+                took,
+                starved,
+            )
+        elif only_runner(frame):
             log_safely(
                 logger.warning,
                 "%s: the event loop has not turned for %.2f s, and no Python code runs on it: "
@@ -133,13 +152,15 @@ class LoopWatch(Switch):
                 stack,
             )
         try:
-            self.system.loop.call_soon_threadsafe(self._publish, asked_at, path, stack)
+            self.system.loop.call_soon_threadsafe(self._publish, asked_at, queued, path, stack)
         except RuntimeError:  # the loop is closed
             return
 
-    def _publish(self, asked_at: float, path: str | None, stack: str) -> None:
+    def _publish(self, asked_at: float, queued: float, path: str | None, stack: str) -> None:
         if self.system.events.wants(LoopBlocked):
-            self.system.events.publish(LoopBlocked(time.monotonic() - asked_at, path, stack))
+            took = time.monotonic() - asked_at
+            starved = min(took, max(0.0, self._queued() - queued))
+            self.system.events.publish(LoopBlocked(took, path, stack, starved))
 
 
 def running_cell(frame: FrameType | None) -> Cell | None:

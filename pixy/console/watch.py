@@ -93,7 +93,7 @@ class Watch:
         """How often the loop was found blocked."""
         self.actors: ActorFigures = ActorFigures()
         """Of the last snapshot."""
-        self._blocks: deque[tuple[float, float, str | None]] = deque(maxlen=_BLOCKS)
+        self._blocks: deque[tuple[float, float, str | None, float]] = deque(maxlen=_BLOCKS)
         self._positions: Since[PartitionKey] = Since()
         self._failures: Since[tuple[str, str]] = Since()
         self._acks: Rates[tuple[str, str]] = Rates(_MINUTE)
@@ -138,7 +138,7 @@ class Watch:
 
     def _loop_blocked(self, event: LoopBlocked) -> None:
         self.blocked += 1
-        self._blocks.append((self._now(), event.seconds, event.path))
+        self._blocks.append((self._now(), event.seconds, event.path, event.starved))
 
     def _now(self) -> float:
         return self.system.loop.time()
@@ -217,7 +217,9 @@ class Watch:
             tuple(clusters),
             tuple(groups),
             self._mailboxes(),
-            tuple(Block(self._now() - at, seconds, path) for at, seconds, path in self._blocks),
+            tuple(
+                Block(self._now() - at, seconds, path, starved) for at, seconds, path, starved in self._blocks
+            ),
             tuple(Refused(*key, count) for key, count in self.meter.refused().items()),
         )
         self._snapshot, self._findings, self._made_at = found, find(found), self._now()

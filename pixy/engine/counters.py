@@ -20,6 +20,8 @@ MOST: Final = 1000
 """Groups, and topics of producers, that are counted apart in a cluster; likewise topics in a group."""
 OTHERS: Final = "(others)"
 """The name under which the rest is counted. No name of Kafka's has parentheses."""
+ONE: Final = 1.0
+"""Seconds within which assignments are those of one rebalance: partitions may come one after another."""
 KEPT: Final = 64
 """The latest rebalances of a group whose times are kept."""
 
@@ -93,7 +95,7 @@ class GroupCounters:
         self.lost = 0
         self.session_failures = 0
         self.rebalances: deque[float] = deque(maxlen=KEPT)
-        """The loop's times at which partitions were assigned or revoked."""
+        """The loop's times of rebalances (:meth:`rebalanced`)."""
         self.commits = 0
         """Offsets of partitions that Kafka has taken."""
         self.failed_commits = 0
@@ -104,6 +106,11 @@ class GroupCounters:
         """Topics whose subscription has expired, with the loop's time: nobody asked for them any more."""
         self.closed_unsafely: dict[str, tuple[float, int]] = {}
         """Those of them with messages that were not acknowledged: when, and how many."""
+
+    def rebalanced(self, now: float) -> None:
+        """Count a rebalance, of which an assignment has come. What it has revoked before is part of it."""
+        if not self.rebalances or now - self.rebalances[-1] >= ONE:
+            self.rebalances.append(now)
 
     def committed(self, offsets: int, *, whole: bool) -> None:
         """Count what Kafka has taken of a commit.

@@ -21,7 +21,7 @@ MOST: Final = 200
 NAMES: Final = (
     "behind-one-message", "blocked-loop", "broker-slow", "commits-failing", "crowded-mailbox", "group-failing", "journal-dropping",
     "kafka-unreachable", "leaderless", "never-acked", "partition-without-owner", "paused", "paused-and-forgotten",
-    "poison-message", "quota-reached", "rebalance-storm", "subscription-expired", "unknown-topic",
+    "poison-message", "quota-reached", "rebalance-storm", "short-of-processor", "subscription-expired", "unknown-topic",
 )  # fmt: skip
 """The names of all findings: values of a metric's label."""
 

@@ -20,8 +20,8 @@ STUCK_ABOVE: Final = 10
 """Messages that are done above it; fewer are usual where several clients share a partition."""
 UNOWNED: Final = 30.0
 """Seconds without an owner; a rebalance with a member that has died takes ``session_timeout``, 15 s by default."""
-STORM: Final = 5
-"""Rebalances within :data:`STORM_WINDOW` seconds: starting five daemons one after another makes fewer in each."""
+STORM: Final = 7
+"""Rebalances within :data:`STORM_WINDOW` seconds: restarting three daemons one after another makes six in a fourth."""
 STORM_WINDOW: Final = 120.0
 FAILING: Final = 5.0
 """Seconds for which commits fail; one that was refused while a coordinator moved is repeated in half a second."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from pixy.findings.finding import Finding
-from pixy.findings.snapshot import Snapshot
+from pixy.findings.snapshot import Block, Snapshot
 
 BLOCKED: Final = 300.0
 """Seconds for which a block of the loop is shown."""
@@ -28,24 +28,42 @@ REFUSED: Final = 10
 
 def blocked_loop(snapshot: Snapshot) -> Iterator[Finding]:
     """Find handlers that have kept the loop from turning."""
-    recent = [each for each in snapshot.blocks if each.age <= BLOCKED]
-    by_path: dict[str | None, list[float]] = {}
-    for each in recent:
-        by_path.setdefault(each.path, []).append(each.seconds)
+    by_path: dict[str | None, list[Block]] = {}
+    for each in snapshot.blocks:
+        if each.age <= BLOCKED and each.own > each.starved:
+            by_path.setdefault(each.path, []).append(each)
     for path, blocks in by_path.items():
-        if max(blocks) < LONG and len(blocks) < MANY:
+        longest = max(each.own for each in blocks)
+        if longest < LONG and len(blocks) < MANY:
             continue
-        ages = [each.age for each in recent if each.path == path]
         yield Finding(
             "blocked-loop",
             "warning",
-            f"the event loop stood still {len(blocks)} times in the last {BLOCKED:.0f} s, up to {max(blocks):.2f} s, in "
+            f"the event loop stood still {len(blocks)} times in the last {BLOCKED:.0f} s, up to {longest:.2f} s, in "
             f"{path or 'code outside of actors'}: everybody waited",
-            "see the log for the stack, or take a profile (/debug/profile); a machine without enough processor shows the same",
-            max(ages),
+            "see the log for the stack, or take a profile (/debug/profile)",
+            max(each.age for each in blocks),
             {"actor": path} if path else {},
-            {"blocks": len(blocks), "longest": round(max(blocks), 3)},
+            {"blocks": len(blocks), "longest": round(longest, 3)},
         )
+
+
+def starved_loop(snapshot: Snapshot) -> Iterator[Finding]:
+    """Find that the loop stood still because the machine had no processor for it: no code is to blame."""
+    blocks = [each for each in snapshot.blocks if each.age <= BLOCKED and each.own <= each.starved]
+    longest = max((each.starved for each in blocks), default=0.0)
+    if longest < LONG and len(blocks) < MANY:
+        return
+    yield Finding(
+        "short-of-processor",
+        "warning",
+        f"the event loop waited for a processor {len(blocks)} times in the last {BLOCKED:.0f} s, up to {longest:.2f} s: the machine is "
+        "busy with other programs, or the daemon's container has reached its limit",
+        "give the daemon more processor (the container's limit, fewer programs beside it), or let server.workers share its load",
+        max(each.age for each in blocks),
+        {"thread": "event loop"},
+        {"blocks": len(blocks), "longest": round(longest, 3)},
+    )
 
 
 def crowded_mailbox(snapshot: Snapshot) -> Iterator[Finding]:
@@ -148,6 +166,6 @@ def journal_dropping(snapshot: Snapshot) -> Iterator[Finding]:
         )
 
 
-RULES: Final = (blocked_loop, crowded_mailbox, slow_broker, quota, journal_dropping)
+RULES: Final = (blocked_loop, starved_loop, crowded_mailbox, slow_broker, quota, journal_dropping)
 
 __all__ = ["RULES"]

@@ -19,7 +19,7 @@ class Finding:
         cause: one sentence.
         todo: one sentence that begins with a verb.
         age: seconds since it began.
-        where: what it is about: ``cluster``, ``group``, ``topic``, ``partition``, ``client``, ``actor``, ``broker``, ``api``.
+        where: what it is about: ``cluster``, ``group``, ``topic``, ``partition``, ``client``, ``actor``, ``broker``, ``api``, ``thread``.
         evidence: the figures behind it.
     """
 

@@ -207,11 +207,24 @@ class Mailbox:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A time for which the event loop did not turn: how long ago, how long, and in which actor (None: in none)."""
+    """A time for which the event loop did not turn.
+
+    Attributes:
+        age: how long ago.
+        seconds: how long.
+        path: the actor whose code ran; None: no actor's.
+        starved: for how many of the seconds the loop waited for a processor.
+    """
 
     age: float
     seconds: float
     path: str | None = None
+    starved: float = 0.0
+
+    @property
+    def own(self) -> float:
+        """Seconds for which the code is to blame."""
+        return self.seconds - self.starved
 
 
 @dataclass(frozen=True, slots=True)

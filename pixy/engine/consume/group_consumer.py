@@ -324,13 +324,12 @@ class GroupConsumer(Restartable):
             self._partitions.add(Assignment(start, self._now()))
             logger.info("%s: got %s/%d at %d", self.path, start.topic, start.partition, start.position)
         self._counters.assigned += len(event.partitions)
-        self._counters.rebalances.append(self._now())
+        self._counters.rebalanced(self._now())
         self._subscriptions.joined()
 
     @handles(Revoked)
     def _revoked(self, event: Revoked) -> None:
         self._counters.revoked += len(event.partitions)
-        self._counters.rebalances.append(self._now())
         self._releases.begin(event)
         self._drain(event.partitions, self._conf.drain_timeout, "release")
 

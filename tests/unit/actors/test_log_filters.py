@@ -70,7 +70,7 @@ async def test_a_blocked_loop_is_reported_as_an_event() -> None:
     async with ActorSystem() as system:
         system.events.subscribe(heard.append, LoopBlocked)
         watch = LoopWatch(system)
-        watch._report(sys._getframe(), time.monotonic())
+        watch._report(sys._getframe(), time.monotonic(), 0.0)
         await asyncio.sleep(0)
         await asyncio.sleep(0)
     assert len(heard) == 1

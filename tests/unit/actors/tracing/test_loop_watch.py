@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,6 +88,38 @@ async def test_a_report_names_the_actor_and_the_code(kind: type[Any], log: pytes
     assert "block_until(message)" in event.stack and "block_until(message)" in log.text
     assert LONGER <= event.seconds < time.monotonic() - began
     assert watch.blocks == len(heard)
+
+
+async def test_a_loop_that_waits_for_a_processor_is_the_machines_fault(
+    log: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The handler in which it happens is not to blame."""
+    heard: list[LoopBlocked] = []
+    monkeypatch.setattr(LoopWatch, "_queued", lambda _watch: time.monotonic())  # as if it did nothing else
+    log.set_level(logging.WARNING, "actors")
+    async with ActorSystem() as system:
+        system.events.subscribe(heard.append, LoopBlocked)
+        ref = system.spawn(Blocker, name="innocent")
+        with LoopWatch(system, threshold=THRESHOLD, every=0) as watch:
+            await turn_until(lambda: watch._loop_thread is not None)
+            await ref.ask(lambda: "waited for a processor" in log.text, block=False)
+            await turn_until(lambda: bool(heard))
+    assert LONGER <= heard[0].starved <= heard[0].seconds
+    assert not [each for each in log.records if each.levelno > logging.WARNING]
+
+
+@pytest.mark.skipif(not Path("/proc/thread-self/schedstat").exists(), reason="the kernel does not tell")
+async def test_a_handler_that_sleeps_waits_for_no_processor() -> None:
+    heard: list[LoopBlocked] = []
+    async with ActorSystem() as system:
+        system.events.subscribe(heard.append, LoopBlocked)
+        ref = system.spawn(Blocker, name="guilty")
+        with LoopWatch(system, threshold=THRESHOLD, every=0) as watch:
+            await turn_until(lambda: watch._loop_thread is not None)
+            assert watch._queued() > 0
+            await ref.ask(lambda: watch.blocks > 0, block=False)
+            await turn_until(lambda: bool(heard))
+    assert all(0 <= each.starved <= each.seconds for each in heard)
 
 
 async def test_a_loop_that_runs_no_python_code_is_a_warning_of_one_line(
