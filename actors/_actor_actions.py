@@ -174,7 +174,7 @@ class ActorActions(pykka.Actor):
             tag: the ``tag`` of the :class:`Piped`.
 
         Raises:
-            TooManyTasks: ``max_tasks`` tasks are under way.
+            TooManyTasks: ``max_tasks`` tasks are under way, or as many outcomes wait in the mailbox beyond the bound of urgent messages.
         """
 
         def outcome(value: Any, error: BaseException | None) -> Any:

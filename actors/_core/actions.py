@@ -140,8 +140,15 @@ def pipe(cell: Cell, work: Awaitable[Any], outcome: Callable[[Any, BaseException
         cell: the actor's.
         work: what to await.
         outcome: makes the message from the value and the error.
+
+    Raises:
+        TooManyTasks: ``max_tasks`` tasks are under way, or as many outcomes stand beyond the bound of the priority lane.
     """
     life = cell.actor
+    if (beyond := cell.mailbox.beyond()) and beyond >= cell.actor_class.max_tasks:
+        if inspect.iscoroutine(work):
+            work.close()
+        raise TooManyTasks(f"{beyond} outcomes of tasks of {cell.path} wait in its full mailbox")
 
     async def piping() -> None:
         awaited = False
@@ -196,7 +203,7 @@ def _deliver_outcome(cell: Cell, life: Actor, message: Any) -> None:
         if not hooks.admits(cell, cast("Envelope", seen), PRIORITY):
             return
     with contextlib.suppress(ActorDeadError):  # closed now, in the actor's own thread
-        mailbox.put_priority((OfLife(life, message), None, sent, *came_from))
+        mailbox.put_priority((OfLife(life, message), None, sent, *came_from), beyond=True)
 
 
 def become(cell: Cell, behaviour: Callable[[Any], Any], *, discard_old: bool) -> None:

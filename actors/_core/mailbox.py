@@ -5,7 +5,8 @@ Lanes, in the order of service, each first in, first out:
 - *system*: timers. Never full: only the runtime sends to it, and each message in it answers something that has
   a bound elsewhere.
 - *priority*: messages with ``urgent=True`` and :class:`ControlMessage` (acks, events whose number is
-  bounded by the actor's own requests). Its bound is ``PRIORITY_FACTOR`` times the capacity.
+  bounded by the actor's own requests). Its bound is ``PRIORITY_FACTOR`` times the capacity. Outcomes of piped work stand
+  here beyond it: nobody could be told that one was refused. ``pipe_to_self`` bounds them, by ``max_tasks``.
 - *unstashed*: messages that the actor had put aside and wants now.
 - *normal*: ``capacity`` messages; the overflow policy decides on one more. Requests to stop, and the news that
   a child or a watched actor has stopped, stand here beyond the bound: they come after the messages that were
@@ -216,19 +217,23 @@ class Mailbox:
         if self.hooks is None or self.hooks.admits(self.cell, envelope, PRIORITY):
             self.put_priority(envelope)
 
-    def put_priority(self, envelope: Envelope) -> None:
-        """Add a message that the instruments have admitted to the priority lane. Raises as :meth:`push`."""
+    def put_priority(self, envelope: Envelope, *, beyond: bool = False) -> None:
+        """Add a message that the instruments have admitted to the priority lane, ``beyond`` its bound if need be. Raises as :meth:`push`."""
         bound = self.capacity * PRIORITY_FACTOR
         with self.lock:
             lane = self.priority_lane()
             closed = self.closed
-            fits = not closed and len(lane) < bound
+            fits = not closed and (beyond or len(lane) < bound)
             if fits:
                 lane.append(envelope)
                 self.rare = True
         if not fits:
             raise self.dead(envelope) if closed else self.full(bound)
         self.rouse()
+
+    def beyond(self) -> int:
+        """Count the messages beyond the bound of the priority lane: outcomes of piped work."""
+        return max(0, len(self._priority or ()) - self.capacity * PRIORITY_FACTOR)
 
     def priority_lane(self) -> deque[Envelope]:
         """The priority lane, made if there is none yet; under the lock."""

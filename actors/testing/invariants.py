@@ -158,9 +158,10 @@ class Invariants(Instrument):
         normal = len(mailbox.normal)
         if normal > mailbox.capacity:  # the runtime's own may exceed the bound
             normal = sum(type(envelope[0]) not in BEHIND for envelope in mailbox.normal)
+        priority = len(mailbox._priority or ()) - mailbox.beyond()
         for lane, count, bound in (
             (NORMAL, normal, mailbox.capacity),
-            ("priority", len(mailbox._priority or ()), mailbox.capacity * PRIORITY_FACTOR),
+            ("priority", priority, mailbox.capacity * PRIORITY_FACTOR),
             ("stash", len(cell.stashed or ()), cell.actor_class.stash_capacity),
         ):
             if count > bound:
