@@ -47,18 +47,22 @@ class BroadcastRouter(Router[A_co]):
             timeout: seconds to wait at most, for all of them; None waits without a limit.
 
         Raises:
-            ActorDeadError: no worker is alive.
+            ActorDeadError: no worker is alive, or all have stopped before they had the message.
             MailboxFull: no room within ``timeout`` seconds, or too many senders wait; the workers behind that one do not have the message.
         """
         timeout_of("timeout", timeout)
         loop = asyncio.get_running_loop()
         deadline = None if timeout is None else loop.time() + timeout
+        taken = 0
         for ref in self._all():
             left = None if deadline is None else max(0.0, deadline - loop.time())
             try:
                 await ref.send(message, timeout=left)
+                taken += 1
             except ActorDeadError:
                 continue
+        if not taken:
+            raise self._dead()
 
     @overload  # type: ignore[override]  # not a reply, but a list of them
     def ask(
@@ -131,7 +135,9 @@ class BroadcastRouter(Router[A_co]):
         timeout: float | None = None,
         urgent: bool = False,
     ) -> Any:
-        """Ask all workers; the reply is the list of their replies, or the first error. See :meth:`ActorRef.ask`.
+        """Ask all workers; the reply is the list of their replies, in the order of the workers. See :meth:`ActorRef.ask`.
+
+        If some fail, the error is that of the first of them in this order, and comes when those before it have answered.
 
         Args:
             message: what to send.

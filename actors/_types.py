@@ -11,6 +11,8 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from pykka import ActorDeadError
+
     from actors._core.cell import Cell
     from actors._errors import MailboxFull
     from actors._ref import ActorRef
@@ -72,5 +74,7 @@ class Routes(Protocol[A_co]):
     def _pick(self, message: Any) -> ActorRef[Any]: ...
 
     def _all(self) -> tuple[ActorRef[Any], ...]: ...
+
+    def _dead(self) -> ActorDeadError: ...
 
     def _tell_all(self, message: Any, urgent: bool) -> tuple[int, MailboxFull | None]: ...

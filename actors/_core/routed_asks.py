@@ -75,7 +75,7 @@ def ask_all(
     urgent: bool,
     dead: Callable[[], ActorDeadError],
 ) -> Future[Any]:
-    """Ask all workers; the reply is the list of theirs, or the first error.
+    """Ask all workers; the reply is the list of theirs, or the error of the first in their order that has failed.
 
     Args:
         refs: the workers.

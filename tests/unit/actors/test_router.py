@@ -13,6 +13,7 @@ import pykka
 import pytest
 
 from actors import (
+    Actor,
     ActorSystem,
     Broadcast,
     ConsistentHash,
@@ -313,3 +314,35 @@ async def test_an_ask_keeps_its_timeout_although_a_thread_takes_its_reply_over_a
         with pytest.raises(pykka.Timeout):
             await asyncio.wait_for(router.ask("message", block=False, timeout=1.0), 60.0)
         gate.set()
+
+
+async def test_a_broadcast_that_waits_for_room_in_actors_which_die_is_not_taken_for_sent() -> None:
+    async with ActorSystem() as system:
+        gates = [asyncio.Event(), asyncio.Event()]
+        refs = [system.spawn(OneAtATime, gate) for gate in gates]
+        for ref in refs:
+            ref.tell("wait")
+            while ref._cell.envelope is None:
+                await asyncio.sleep(0)
+            ref.tell("fills the mailbox")
+        router = Router.of(refs, Broadcast())
+        sending = asyncio.ensure_future(router.send("late"))
+        await asyncio.sleep(0)
+        for gate in gates:
+            gate.set()
+        with pytest.raises(pykka.ActorDeadError):
+            await sending
+
+
+class OneAtATime(Actor):
+    """Fails when its gate opens."""
+
+    mailbox_capacity = 1
+
+    def __init__(self, gate: asyncio.Event) -> None:
+        super().__init__()
+        self.gate = gate
+
+    async def on_receive(self, message: Any) -> Any:
+        await self.gate.wait()
+        raise ValueError
