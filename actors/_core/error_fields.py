@@ -13,6 +13,7 @@ E = TypeVar("E", bound=BaseException)
 TRACEBACK: Any = vars(BaseException)["__traceback__"]
 CAUSE: Any = vars(BaseException)["__cause__"]
 CONTEXT: Any = vars(BaseException)["__context__"]
+MEMBERS: Any = vars(BaseExceptionGroup)["exceptions"]
 
 
 def is_a(error: BaseException | None, kinds: type[E] | tuple[type[E], ...]) -> TypeGuard[E]:

@@ -7,9 +7,10 @@ locals of handlers, nor further dead actors.
 
 from __future__ import annotations
 
+import contextvars
 from typing import TYPE_CHECKING, Any
 
-from actors._core.error_fields import CAUSE
+from actors._core.error_fields import CAUSE, MEMBERS, is_a
 from actors._core.error_text import words_of
 from actors._core.interruption import failed_itself
 from actors._core.lifecycle import NO_CHILDREN, NO_KWARGS
@@ -24,6 +25,10 @@ def forget(cell: Cell) -> None:
     dead: Any = cell
     dead.actor = None
     cell.args, cell.kwargs = (), NO_KWARGS
+    cell.context = cell.own = (
+        contextvars.Context()
+    )  # that of its life has the spawner's variables, and what hooks have set
+    cell.born = cell.handling = None
     cell.children = NO_CHILDREN
     if cell.error is not None:
         cell.error = without_traceback(cell.error)
@@ -38,22 +43,31 @@ def forget(cell: Cell) -> None:
 
 
 def without_traceback(error: BaseException) -> BaseException:
-    """Copy an exception and its causes without their tracebacks; the original is in the log, and its holders'."""
-    first = last = _copy(error)
-    seen = {id(error)}
+    """Copy an exception, its causes, and the members of groups without their tracebacks; the original is in the log, and its holders'."""
+    return _stripped(error, set())
+
+
+def _stripped(error: BaseException, seen: set[int]) -> BaseException:
+    first = last = _copy(error, seen)
     # Not by recursion: a chain of causes may have any length, and may lead back to one of its members.
     while (cause := CAUSE.__get__(error)) is not None and id(cause) not in seen:
-        seen.add(id(cause))
-        made = _copy(cause)
+        made = _copy(cause, seen)
         CAUSE.__set__(last, made)
         error, last = cause, made
     return first
 
 
-def _copy(error: BaseException) -> BaseException:
+def _copy(error: BaseException, seen: set[int]) -> BaseException:
+    seen.add(id(error))
     try:
-        made = type(error).__new__(type(error), *error.args)
-        made.args = error.args
+        args = error.args
+        if is_a(
+            error, BaseExceptionGroup
+        ):  # whose depth is bounded by the recursion limit: beyond it stands the text
+            members = [_stripped(each, seen) for each in MEMBERS.__get__(error) if id(each) not in seen]
+            args = (args[0], members)
+        made = type(error).__new__(type(error), *args)
+        made.args = args
         vars(made).update(vars(error))
         return made
     except BaseException as failure:  # an exception with a constructor of its own

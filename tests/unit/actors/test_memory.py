@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import gc
+import logging
 import tracemalloc
 import weakref
 from typing import Any
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 
 from actors import Actor, ActorSystem, ThreadedActor
+from tests.unit.actors.pools import until
 from tests.unit.actors.virtual_time import virtual_system, virtual_time
 
 MANY = 500
@@ -141,3 +144,78 @@ async def test_a_pool_forgets_the_replies_of_its_resizes() -> None:
         await asyncio.sleep(0)
         gc.collect()
         assert [each() for each in left] == [None] * 4
+
+
+class Failing(Actor):
+    """Fails with groups of exceptions whose tracebacks have the handler's frames."""
+
+    async def on_receive(self, message: Any) -> Any:
+        if message == "task group":
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.fails())
+        try:
+            await self.fails()
+        except ValueError as cause:
+            try:
+                raise KeyError from cause
+            except KeyError as error:
+                raise ExceptionGroup("outer", [ExceptionGroup("inner", [error])]) from cause
+
+    async def fails(self) -> None:
+        try:
+            raise LookupError(self)
+        except LookupError:
+            raise ValueError
+
+
+@pytest.mark.parametrize("how", ["task group", "nested"])
+async def test_a_dead_actors_ref_keeps_no_instance_through_groups_of_exceptions(
+    how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # pytest keeps records of the log, which have the tracebacks.
+    monkeypatch.setattr(logging.getLogger("pykka"), "disabled", True)
+    monkeypatch.setattr(logging.getLogger("actors"), "disabled", True)
+    async with ActorSystem() as system:
+        ref = system.spawn(Failing)
+        await ref
+        instance = weakref.ref(ref._actor_weakref())
+        ref.tell(how)
+        while ref.is_alive():
+            await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        gc.collect()
+        assert instance() is None
+        assert isinstance(ref._cell.error, ExceptionGroup)
+
+
+SPAWNER: contextvars.ContextVar[Value] = contextvars.ContextVar("spawner")
+STARTED: contextvars.ContextVar[Actor] = contextvars.ContextVar("started")
+
+
+class Starting(Actor):
+    def on_start(self) -> None:
+        STARTED.set(self)
+
+
+class StartingInThread(ThreadedActor):
+    use_daemon_thread = True
+    on_start = Starting.on_start
+
+
+@pytest.mark.parametrize("kind", [Starting, StartingInThread])
+async def test_a_dead_actors_ref_keeps_no_context_variables(kind: type[Actor]) -> None:
+    async with ActorSystem() as system:
+
+        async def request() -> tuple[Any, Any, Any]:
+            value = Value()
+            SPAWNER.set(value)
+            ref = system.spawn(kind)
+            await ref
+            instance = weakref.ref(ref._actor_weakref())
+            await ref.stop(block=False)
+            return ref, weakref.ref(value), instance
+
+        ref, value, instance = await asyncio.create_task(request())
+        assert not ref.is_alive()
+        # A thread ends a moment later.
+        await until(lambda: gc.collect() >= 0 and value() is None and instance() is None, seconds=5)
