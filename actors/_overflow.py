@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from actors._checks import timeout_of
-from actors._core.waiting import block_for_room, may_block, wait_for_room
+from actors._core.waiting import block_for_room, let_in, line_up, may_block, wait_for_room
 
 if TYPE_CHECKING:
     from actors._core.envelope import Envelope
@@ -70,15 +70,22 @@ class DropOld(Overflow):
 def _replace_oldest(mailbox: Mailbox, envelope: Envelope) -> Envelope | None:
     """Add a message; if the lane is full, take the oldest one out and return it.
 
-    The runtime's own messages are never taken.
+    The runtime's own messages are never taken. If senders wait for room, the first of them gets the place of the oldest
+    message, and the new one stands behind them.
     """
     oldest: Envelope | None = None
     with mailbox.lock:
         closed = mailbox.closed
         if not closed:
+            waits = bool(mailbox.waiting)
+            if waits:  # those who wait for room have sent before
+                line_up(mailbox, envelope)
             if len(mailbox.normal) >= mailbox.capacity:
                 oldest = _take_oldest(mailbox)
-            mailbox.normal.append(envelope)
+            if waits:
+                let_in(mailbox)
+            else:
+                mailbox.normal.append(envelope)
     if closed:
         raise mailbox.dead(envelope)
     mailbox.rouse()

@@ -26,8 +26,10 @@ def close(mailbox: Mailbox) -> None:
         while senders:
             envelope, room = senders[0]
             room.try_fail(mailbox.cell.dead("not found"))
-            # Behind the others: their askers do not wait for room, but for an answer.
-            if envelope[1] is not None and not (mailbox.normal and mailbox.normal[-1] is envelope):
+            # Behind the others: nobody waits for room for these, but for an answer, or for nothing (see ``line_up``).
+            if (envelope[1] is not None or room.target is None) and not (
+                mailbox.normal and mailbox.normal[-1] is envelope
+            ):
                 mailbox.normal.append(envelope)
             del senders[0]  # the last: what Ctrl-C interrupts is begun again
         mailbox.waiting = None

@@ -102,6 +102,19 @@ def stand_behind(mailbox: Mailbox, envelope: Envelope) -> None:
         mailbox.normal.append(envelope)
 
 
+def line_up(mailbox: Mailbox, envelope: Envelope) -> None:
+    """Put a message whose sender does not wait behind those of the senders that do. Under the lock.
+
+    Args:
+        mailbox: the recipient's.
+        envelope: the message.
+
+    Raises:
+        MailboxFull: too many messages wait already.
+    """
+    _queue(mailbox, envelope).target = None
+
+
 def block_for_room(mailbox: Mailbox, room: Future[None], timeout: float | None) -> None:
     """Block this thread until a waiting message is in the lane.
 

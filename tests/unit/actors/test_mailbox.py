@@ -427,3 +427,51 @@ async def test_messages_that_a_callback_unstashes_are_handled() -> None:
         for _ in range(20):
             await asyncio.sleep(0)
         assert asked.done() and asked.value() == "hello"
+
+
+async def test_with_drop_old_a_tell_stays_behind_an_earlier_send_that_waits() -> None:
+    async with ActorSystem() as system:
+        ref, gate, seen = await busy(system, DROP_OLD)
+        sends = [asyncio.ensure_future(ref.send(f"sent {number}")) for number in range(2)]
+        await asyncio.sleep(0)
+        for number in range(3):
+            ref.tell(f"told {number}")
+        assert ref.statistics().mailbox.dropped == 3
+        await asyncio.gather(*sends)
+        gate.set()
+        while len(seen) < 6:
+            await asyncio.sleep(0)
+        assert seen == ["busy", "sent 0", "sent 1", "told 0", "told 1", "told 2"]
+
+
+async def test_with_drop_old_a_tell_behind_a_send_that_was_given_up_takes_the_room() -> None:
+    async with ActorSystem() as system:
+        ref, gate, seen = await busy(system, DROP_OLD)
+        sending = asyncio.ensure_future(ref.send("given up"))
+        await asyncio.sleep(0)
+        sending.cancel()
+        await asyncio.sleep(0)
+        ref.tell("told")
+        assert [each[0] for each in ref._cell.mailbox.normal] == [1, 2, "told"]
+        gate.set()
+        while len(seen) < 4:
+            await asyncio.sleep(0)
+        assert seen == ["busy", 1, 2, "told"]
+
+
+async def test_with_drop_old_a_tell_behind_senders_that_wait_is_a_dead_letter_if_the_actor_dies() -> None:
+    async with ActorSystem() as system:
+        letters: list[Any] = []
+        system.events.subscribe(lambda letter: letters.append(letter.message), DeadLetter)
+        ref, _, _ = await busy(system, DROP_OLD)
+        sends = [asyncio.ensure_future(ref.send(f"sent {number}")) for number in range(2)]
+        await asyncio.sleep(0)
+        ref.tell("told")
+        asked = ref.ask("asked", block=False)
+        stopped = ref.stop(block=False)
+        ref._cell.task.cancel()
+        await stopped
+        with pytest.raises(ActorDeadError):
+            await asked
+        await asyncio.gather(*sends, return_exceptions=True)
+        assert letters.count("told") == 1
