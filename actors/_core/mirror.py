@@ -9,11 +9,14 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from actors._core import deadlock
+from actors._core.context import current
 from actors._core.error_fields import is_a
 from actors._core.error_text import repr_of
+from actors._errors import AskCycle
 
 if TYPE_CHECKING:
     from actors._future import Future
@@ -43,6 +46,21 @@ class Mirror(asyncio.Future[T]):
         if observer is not None and not self._source.done():
             self._source.unobserve(observer)
         super().__del__()
+
+    def __await__(self) -> Generator[Any, None, T]:
+        cell = None if self.done() else current.get()
+        try:
+            if cell is not None:
+                cell = deadlock.enter(cell, self._source)
+            return (yield from super().__await__())
+        except AskCycle:
+            self.cancel()  # as for an awaiter of the source; nothing if it is the outcome
+            raise
+        finally:
+            if cell is not None:
+                cell.waiting_on = None
+
+    __iter__ = __await__
 
     def copy(self, source: Future[T]) -> None:
         """Take the outcome over."""

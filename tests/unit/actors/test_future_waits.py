@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from actors import Actor, ActorRef, ActorSystem, Broadcast, Future, Router, Timeout
+from actors import Actor, ActorRef, ActorSystem, AskCycle, Broadcast, Future, Router, Timeout
 from tests.unit.actors.virtual_time import virtual_system, virtual_time
 
 SHORT = 0.02
@@ -314,3 +314,24 @@ async def test_a_map_whose_function_raises_whatever_it_is_settles(
             assert waiting.done() and isinstance(mapped.exception(), error)
             with pytest.raises(error):
                 waiting.result()
+
+
+# -- cycles ----------------------------------------------------------------------------------------
+
+
+class Asking(Actor):
+    """Asks the first of the actors in a message for the rest, through ``as_asyncio``."""
+
+    async def on_receive(self, message: tuple[ActorRef[Any], ...]) -> Any:
+        if not message:
+            return "end"
+        return await message[0].ask(message[1:], block=False).as_asyncio()
+
+
+async def test_a_cycle_is_found_through_as_asyncio() -> None:
+    async with ActorSystem() as system:
+        first, second = system.spawn(Asking), system.spawn(Asking)
+        with pytest.raises(AskCycle):
+            await asyncio.wait_for(first.ask((second, first), block=False), ENOUGH)
+        assert await first.ask((second,), block=False) == "end"
+        assert first._cell.waiting_on is None
