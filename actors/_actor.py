@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, ParamSpec, TypeVar, overload
 
 from actors._actor_actions import ActorActions
-from actors._checks import no_generator, seconds
+from actors._checks import count, no_generator, seconds
 from actors._core.cell import Cell
 from actors._core.context import building
 from actors._core.error_text import str_of_any
@@ -84,6 +84,9 @@ class Actor(ActorActions):
             own = vars(cls).get(what)
             if own is not None:
                 seconds(f"{cls.__qualname__}.{what}", own)
+        for what in ("stash_capacity", "max_tasks"):
+            if what in vars(cls):
+                count(f"{cls.__qualname__}.{what}", vars(cls)[what], 0)
         for hook in HOOKS:
             no_generator(f"{cls.__qualname__}.{hook}", getattr(cls, hook))
         cls._dispatch_table = handlers_of(cls)

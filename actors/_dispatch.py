@@ -42,17 +42,38 @@ def handles(*messages: type) -> Callable[[H], H]:
     return mark
 
 
+def marks_of(owner: type, name: str, value: Any, mark: str) -> tuple[Any, ...]:
+    """Return what a decorator has noted on a member of a class; nothing if it has not been there.
+
+    Args:
+        owner: the class.
+        name: the member's.
+        value: the member.
+        mark: the attribute that the decorator sets.
+
+    Raises:
+        TypeError: it has been on a static method or a class method, which gets no actor.
+    """
+    kind = type(value) if isinstance(value, (staticmethod, classmethod)) else None
+    marks: tuple[Any, ...] = getattr(value, mark, ()) or (getattr(value.__func__, mark, ()) if kind else ())
+    if kind and marks:
+        raise TypeError(
+            f"{owner.__qualname__}.{name} is called with the actor, so it cannot be a {kind.__name__}"
+        )
+    return marks
+
+
 def handlers_of(actor_class: type) -> Handlers:
     """Make the table of an actor class: from a message's type to the function that handles it.
 
     Raises:
-        TypeError: two methods of one class handle the same message, or one is a generator function.
+        TypeError: two methods of one class handle the same message, or one is a generator function, a static method or a class method.
     """
     names: dict[type, str] = {}
     for base in reversed(actor_class.__mro__):
         own: dict[type, str] = {}
         for name, value in vars(base).items():
-            for message in getattr(value, _MARK, ()):
+            for message in marks_of(base, name, value, _MARK):
                 if message in own:
                     raise TypeError(
                         f"{base.__qualname__}: {own[message]} and {name} both handle {message.__qualname__}"

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, TypeVar
 
 from actors._actor import Actor
 from actors._checks import no_generator, seconds
+from actors._dispatch import marks_of
 
 H = TypeVar("H", bound=Callable[..., Any])
 
@@ -102,9 +103,9 @@ class StateMachine(Actor):
         cls._handlers, cls._entries = dict(cls._handlers), dict(cls._entries)
         own: set[Any] = set()
         for name, value in vars(cls).items():
-            for key in getattr(value, _WHEN, ()):
+            for key in marks_of(cls, name, value, _WHEN):
                 _take(cls, cls._handlers, own, key, name)
-            for state in getattr(value, _ENTERING, ()):
+            for state in marks_of(cls, name, value, _ENTERING):
                 _take(cls, cls._entries, own, state, name)
         named = {*(state for state, _ in cls._handlers), *cls._entries}
         # Where a handler is for ANY state, one that has no other may be the initial one.

@@ -8,6 +8,7 @@ the parent applies; a restart is a new process.
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, ClassVar, TypeVar, cast
 
 from actors._actor import Actor
@@ -112,7 +113,10 @@ class ProcessActor(Actor):
         return cast("type[Host]", host)
 
     async def on_start(self) -> None:  # type: ignore[override]
-        """Do nothing; an override runs in the worker."""
+        """Go on with that of the next base class, in the worker: a :class:`~actors.patterns.StateMachine`'s, for example."""
+        started: Any = super().on_start()
+        if inspect.isawaitable(started):
+            await started
 
     def stop(self) -> None:
         """Stop this actor after the messages that are in its mailbox now."""

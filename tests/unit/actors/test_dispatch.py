@@ -9,6 +9,7 @@ from typing import Any, assert_type
 import pytest
 
 from actors import Actor, ActorSystem, Future, Request, ThreadedActor, Unhandled, handles
+from actors.patterns import StateMachine, entering, when
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,3 +139,16 @@ def test_a_threaded_actor_refuses_a_coroutine_handler() -> None:
         class Threaded(ThreadedActor):
             @handles(Slowly)
             async def slowly(self, _message: Slowly) -> None: ...
+
+
+@pytest.mark.parametrize("wrap", [staticmethod, classmethod])
+@pytest.mark.parametrize("mark", [handles(int), when("a", int), entering("a")])
+@pytest.mark.parametrize("outside", [True, False])
+def test_a_handler_that_gets_no_actor_is_refused(wrap: Any, mark: Any, outside: bool) -> None:
+    def method(message: Any) -> None: ...
+
+    body = {"method": wrap(mark(method)) if outside else mark(wrap(method)), "__qualname__": "Wrong"}
+    with pytest.raises(
+        TypeError, match=rf"^Wrong\.method is called with the actor, so it cannot be a {wrap.__name__}"
+    ):
+        type("Wrong", (StateMachine,), body)

@@ -275,3 +275,14 @@ def test_eager_tasks() -> None:
             assert await ref.stop(block=False)
 
     asyncio.run(asyncio.wait_for(scenario(), 30))
+
+
+@pytest.mark.parametrize("what", ["stash_capacity", "max_tasks"])
+@pytest.mark.parametrize(
+    ("value", "error"), [(None, TypeError), ("x", TypeError), (NAN, TypeError), (-1, ValueError)]
+)
+def test_a_class_with_a_bound_that_is_no_count_is_refused(
+    what: str, value: Any, error: type[Exception]
+) -> None:
+    with pytest.raises(error, match=rf"^Bounded\.{what} is "):
+        type("Bounded", (Actor,), {what: value, "__qualname__": "Bounded"})

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from actors import ActorSystem, Backoff, Supervision, Unhandled
+from actors import ActorSystem, Backoff, ProcessActor, Supervision, Unhandled
 from actors.patterns import ANY, StateMachine, StateTimeout, entering, when
 from tests.unit.actors.virtual_time import virtual_system, virtual_time
 
@@ -294,3 +294,28 @@ async def test_a_state_whose_entry_fails_is_in_effect() -> None:
         failing.tell(Push(""))
         assert await failing.ask(Ask(), block=False) == "a", "a restart begins in the initial state"
         assert failing.statistics().restarts == 1
+
+
+class Entered(StateMachine):
+    initial = "a"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered: list[str] = []
+
+    @entering("a")
+    def enter(self) -> None:
+        self.entered.append("a")
+
+
+class EnteredCoroutine(Entered):
+    @entering("a")
+    async def enter(self) -> None:  # type: ignore[override]
+        self.entered.append("a")
+
+
+@pytest.mark.parametrize("machine", [Entered, EnteredCoroutine])
+async def test_a_machine_in_a_process_enters_its_initial_state(machine: type[Entered]) -> None:
+    made: Any = type("Both", (ProcessActor, machine), {})()  # as its worker does
+    await made.on_start()
+    assert made.entered == ["a"]
