@@ -59,11 +59,16 @@ class AskCycle(WouldDeadlock):
     """An actor waits for a reply that cannot come before its own handler has ended.
 
     ``paths`` are those of the actors that wait for each other, with the first one again at the end.
+
+    Args:
+        paths: see there.
+        text: the error's; None says that they wait for each other's replies.
     """
 
-    def __init__(self, paths: tuple[str, ...]) -> None:
+    def __init__(self, paths: tuple[str, ...], text: str | None = None) -> None:
         super().__init__(
-            "these actors wait for each other's replies: "
+            text
+            or "these actors wait for each other's replies: "
             + " -> ".join(paths)
             + "; answer later with take_reply(), or use tell() or pipe_to_self() instead of waiting"
         )

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
 from actors._checks import capacity_of, one_of, seconds, timeout_of
-from actors._core import forking, inspection, lifecycle, termination
+from actors._core import deadlock, forking, inspection, lifecycle, termination
 from actors._core.lifecycle import STOPPED
 from actors._core.log_safely import log_safely
 from actors._core.loops import tell_when_closed
@@ -129,7 +129,8 @@ class ActorSystem(SystemView):
         self.children_history: RestartHistory | None = None
         """The failures of top-level actors that are restarted together."""
         self._add_lock = threading.RLock()  # a signal handler may spawn, too
-        self._abandoned: list[str] = []
+        self._abandoned: dict[asyncio.Future[Any], str] = {}
+        """A line for each thread and each last hook that was left alone and goes on; the key is done when it ends."""
         self._stops = 0
         """How many calls of :meth:`stop` are under way."""
         self.dead_letters = 0
@@ -310,11 +311,16 @@ class ActorSystem(SystemView):
             cell.registered = True
         if asyncio._get_running_loop() is self.loop:
             lifecycle.begin(cell)
-        elif not self.on_loop(lifecycle.begin, cell):
+            return cell.ref
+        # Its own thread begins here: the program may come to its end before the loop begins with the actor.
+        cell.prepare()  # what it lacks, the start finds out
+        if not self.on_loop(lifecycle.begin, cell):
             self.loop_closed()
             raise self._closed()
-        elif cell.registered and cell.stopped_flag.is_set():  # by the system's stop, beside the constructor
-            unregister(cell.ref)
+        if cell.stopped_flag.is_set():  # by the system's stop, beside the constructor
+            if cell.registered:
+                unregister(cell.ref)
+            cell.retire()
         return cell.ref
 
     def _closed(self) -> RuntimeError:
@@ -331,6 +337,7 @@ class ActorSystem(SystemView):
 
         Raises:
             RuntimeError: it is awaited on another event loop than the system's.
+            AskCycle: an actor of the system awaits it in a handler or in background work, which end only by the stop.
         """
         timeout_of("timeout", timeout)
         self.check_loop()  # its actors have perished with it
@@ -339,6 +346,7 @@ class ActorSystem(SystemView):
                 f"the system {self.name!r} runs on another event loop: there, await system.stop(); from here, "
                 "asyncio.run_coroutine_threadsafe(system.stop(), system.loop)"
             )
+        deadlock.check_stop(self)
         with self._add_lock:
             self._stops += 1
         if self.top:
@@ -347,17 +355,25 @@ class ActorSystem(SystemView):
             async with asyncio.timeout(timeout):
                 await termination.stop_all(self.top)
         except TimeoutError:
-            return StopReport((*self._abandoned, *(inspection.describe(cell) for cell in self.walk())))
+            return StopReport(
+                (*self._abandoned.values(), *(inspection.describe(cell) for cell in self.walk()))
+            )
         finally:
             with self._add_lock:
                 self._stops -= 1
             self.unheard.flush()
         self._past = self.failure if self.failure.done() else None
-        return StopReport(tuple(self._abandoned))
+        return StopReport(tuple(self._abandoned.values()))
 
-    def abandon(self, cell: Cell) -> None:
-        """Note for the stop's report that an actor's thread does not come back."""
-        self._abandoned.append(inspection.describe(cell))
+    def abandon(self, cell: Cell, ending: asyncio.Future[Any]) -> None:
+        """Name an actor in the reports of stops as long as its thread, or a last hook of it, goes on.
+
+        Args:
+            cell: the actor's.
+            ending: done when the thread has come back, or the hook has ended.
+        """
+        self._abandoned[ending] = inspection.describe(cell)
+        ending.add_done_callback(self._abandoned.pop)
 
     def stop_all_soon(self) -> None:
         """Ask all top-level actors to stop, youngest first; do not wait for that."""

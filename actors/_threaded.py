@@ -30,6 +30,9 @@ from actors._errors import ActorError, NoAnswer
 
 _numbers = itertools.count()
 
+ANSWER = 1.0
+"""Seconds that a thread gets at least to answer the loop: also an idle one needs its turn on a busy machine."""
+
 
 class Worker:
     """One thread that does jobs in order, until :meth:`end`.
@@ -200,28 +203,29 @@ class ThreadedCell(Cell):
             return
         back: asyncio.Future[None] = self.loop.create_future()
         self._submit(functools.partial(self._settle_soon, back, None))
-        await asyncio.wait([back], timeout=2 * stop_grace(self))
+        await asyncio.wait([back], timeout=max(2 * stop_grace(self), ANSWER))
         if back.done():
             return
-        self._abandon("its handler")
+        self._abandon("its handler", back)
         envelope = self.envelope
         if envelope is not None and envelope[1] is not None:
             envelope[1].try_fail(self.dead("was abandoned in its handler", NoAnswer))
 
     async def give_up_hook(self, ending: asyncio.Future[BaseException | None]) -> None:
         """Give the thread ``stop_grace`` to come back from a last hook, which nobody can cancel; then abandon it."""
-        await asyncio.wait([ending], timeout=stop_grace(self))
+        await asyncio.wait([ending], timeout=max(stop_grace(self), ANSWER))
         if not ending.done():
-            self._abandon("its last hook")
+            self._abandon("its last hook", ending)
 
-    def _abandon(self, where: str) -> None:
+    def _abandon(self, where: str, back: asyncio.Future[Any]) -> None:
         """Let nothing more run in the thread. Its life cannot end, so there is no next one.
 
         Args:
             where: what it does not come back from.
+            back: done when it has come back all the same.
         """
         self._abandoned = True
-        self.system.abandon(self)
+        self.system.abandon(self, back)
         report(
             self,
             ActorError(f"the thread of {self.path} does not come back from {where} and is abandoned"),
@@ -282,8 +286,8 @@ class ThreadedActor(Actor):
 
     They are plain functions; blocking calls (``ask``, ``Future.get``, ``stop``) are allowed in them.
     ``start_task`` and ``pipe_to_self`` run on the system's loop. A thread cannot be cancelled: when the
-    actor stops, its handler gets twice its ``stop_grace`` to end; then the thread is abandoned,
-    and the :class:`~actors.StopReport` names the actor.
+    actor stops, its handler gets twice its ``stop_grace`` to end, a second at least; then the thread is
+    abandoned, and the :class:`~actors.StopReport` names the actor.
     """
 
     use_daemon_thread: ClassVar[bool] = False

@@ -22,6 +22,7 @@ from actors._events import AskCycleFound
 if TYPE_CHECKING:
     from actors._core.cell import Cell
     from actors._future import Future
+    from actors._system import ActorSystem
 
 logger = logging.getLogger("actors")
 
@@ -72,6 +73,30 @@ def _check(cell: Cell, future: Future[Any]) -> None:
         if waiting is None or len(paths) > 1000:
             return
         target = waiting.target
+
+
+def check_stop(system: ActorSystem) -> None:
+    """Refuse that an actor's handler or background work awaits its system's stop: it would be cancelled by it, and the stop with it.
+
+    Args:
+        system: whose stop is awaited in the current task.
+
+    Raises:
+        AskCycle: the wait would never end.
+    """
+    cell = current.get()
+    if cell is None or cell.system is not system or asyncio._get_running_loop() is None:
+        return
+    task = asyncio.current_task()
+    if task is not None and (task is cell.task or task in (cell.tasks or ())):
+        raise _refused(
+            cell,
+            AskCycle(
+                (cell.path, cell.path),
+                f"{cell.path} awaits its system's stop, which waits for this actor to end; leave it to the program's "
+                "main coroutine, or to a task that is not the actor's: asyncio.create_task(self.system.stop())",
+            ),
+        )
 
 
 def _refused(cell: Cell, error: AskCycle) -> AskCycle:

@@ -88,4 +88,4 @@ async def give_up_hook(cell: Cell, ending: asyncio.Future[BaseException | None])
     ending.cancel()
     await asyncio.wait([ending], timeout=stop_grace(cell))
     if not ending.done():
-        cell.system.abandon(cell)
+        cell.system.abandon(cell, ending)

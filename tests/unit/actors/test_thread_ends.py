@@ -130,6 +130,72 @@ async def test_a_thread_that_cannot_start_is_a_failure_of_the_start(monkeypatch:
         assert not ref.is_alive()
 
 
+class Hasty(ThreadedActor):
+    """Has no time for its handlers at a stop."""
+
+    stop_grace = 0.0
+
+    def __init__(self, log: list[str]) -> None:
+        super().__init__()
+        self.log = log
+
+    def on_receive(self, message: Any) -> Any:
+        if isinstance(message, BaseException):
+            raise message
+        return message
+
+    def on_stop(self) -> None:
+        self.log.append("on_stop")
+
+
+async def test_an_idle_thread_answers_also_without_a_grace() -> None:
+    log: list[str] = []
+    system = ActorSystem()
+    ref = await system.spawn(Hasty, log, supervision=SOON)
+    ref.tell(OSError("fail"))
+    assert await ref.ask("back", block=False, timeout=30) == "back"
+    assert await ref.stop(block=False)
+    assert log == ["on_stop"]
+    assert (await system.stop()).clean
+
+
+def threads_of(actor_class: type[ThreadedActor]) -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name.startswith(actor_class.__name__ + "-")]
+
+
+async def test_a_thread_begins_where_its_actor_is_started() -> None:
+    """A program that ends before the loop has begun with the actor waits for it all the same."""
+    async with ActorSystem() as system:
+        spawning = threading.Thread(target=system.spawn, args=(Hasty, []))
+        spawning.start()
+        spawning.join(30)  # blocks the loop
+        assert [each.daemon for each in threads_of(Hasty)] == [False]
+    for each in threads_of(Hasty):
+        await asyncio.to_thread(each.join, 30)
+    assert not threads_of(Hasty)
+
+
+async def test_an_actor_stopped_beside_its_constructor_leaves_no_thread() -> None:
+    under_way, stopped = threading.Event(), threading.Event()
+
+    class Slow(ThreadedActor):
+        def __init__(self) -> None:
+            super().__init__()
+            under_way.set()
+            stopped.wait(30)
+
+    system = ActorSystem()
+    spawning = threading.Thread(target=system.spawn, args=(Slow,))
+    spawning.start()
+    await asyncio.to_thread(under_way.wait, 30)
+    assert (await system.stop()).clean
+    stopped.set()
+    await asyncio.to_thread(spawning.join, 30)
+    for each in threads_of(Slow):
+        await asyncio.to_thread(each.join, 30)
+    assert not threads_of(Slow)
+
+
 class Tasks(ThreadedActor):
     """Begins background work when told to."""
 

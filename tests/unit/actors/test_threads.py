@@ -14,6 +14,7 @@ import pytest
 from actors import (
     Actor,
     ActorDeadError,
+    ActorFailed,
     ActorRegistry,
     ActorStarted,
     ActorSystem,
@@ -165,6 +166,9 @@ async def test_a_thread_that_never_comes_back_is_abandoned_and_reported() -> Non
     release.set()
     assert not report.clean
     assert report.left[0].startswith("/stuck (stopping, handling str")
+    async with asyncio.timeout(30):
+        while not (await system.stop()).clean:  # the thread comes back
+            await asyncio.sleep(0.001)
 
 
 def test_the_default_system_is_one_for_all_threads() -> None:
@@ -251,6 +255,42 @@ async def test_an_ask_cycle_is_refused_with_its_paths() -> None:
         assert found[0].paths == ("/c", "/a", "/b", "/c")
         with pytest.raises(AskCycle, match="/a -> /a"):
             await asyncio.wait_for(_reply(refs[0], "self"), 30)
+
+
+class Admin(Actor):
+    """Stops its system."""
+
+    async def on_receive(self, how: Any) -> Any:
+        if how == "a handler":
+            return await self.system.stop()
+        self.start_task(self.system.stop())
+        return None
+
+
+@pytest.mark.parametrize("how", ["a handler", "background work"])
+async def test_an_actor_that_awaits_the_stop_of_its_own_system_is_refused(how: str) -> None:
+    failed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    system = ActorSystem()
+    older = system.spawn(Actor)
+    ref = system.spawn(Admin, name="admin")
+    system.events.subscribe(lambda event: failed.set_result(event.error), ActorFailed)
+    ref.tell(how)
+    error = await asyncio.wait_for(failed, 30)
+    assert isinstance(error, AskCycle) and error.paths == ("/admin", "/admin")
+    assert str(error).startswith("/admin awaits its system's stop, ")
+    assert older.is_alive(), "nothing has been stopped by halves"
+    assert (await system.stop()).clean
+
+
+async def test_a_task_of_its_own_may_stop_the_system_for_an_actor() -> None:
+    class Beside(Actor):
+        def on_receive(self, _: Any) -> Any:
+            return asyncio.create_task(self.system.stop())
+
+    system = ActorSystem()
+    system.spawn(Actor)
+    stop = await system.spawn(Beside).ask("stop", block=False)
+    assert (await asyncio.wait_for(stop, 30)).clean and not system.paths()
 
 
 async def _reply(ref: Any, message: Any) -> Any:
