@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from actors._core import waiting
 from actors._core.pykka_names import ActorStop
+from actors._messages import ChildStopped, Terminated
 
 if TYPE_CHECKING:
     from actors._core.envelope import Envelope
@@ -85,6 +86,17 @@ def _take_all(mailbox: Mailbox, lane: deque[Envelope] | list[Envelope] | None) -
         with mailbox.lock:
             if lane and lane[0] is envelope:
                 del lane[0]
+
+
+def stops_next(mailbox: Mailbox) -> bool:
+    """Tell, between two lives, whether a request to stop is the first message that the next life would handle.
+
+    News of the ended life's children and watches before it does not count: the next life ignores it.
+    """
+    if not mailbox.stop_asked or mailbox._priority or mailbox._unstashed:
+        return False
+    kinds = (type(each[0]) for each in tuple(mailbox.normal))
+    return next((kind for kind in kinds if kind not in (ChildStopped, Terminated)), None) is ActorStop
 
 
 def lost_stop(mailbox: Mailbox) -> bool:

@@ -75,6 +75,9 @@ def request(cell: Cell) -> StopReply:
     envelope = (ActorStop(), None, cell.clock(), current.get(), None, None)
     if not note(cell, reply) or not cell.mailbox.push_stop(envelope):
         reply.try_set(False)
+    restart = cell.restart
+    if restart is not None:  # soon: who asks does not expect the actor's end in the middle of it
+        cell.system.on_loop(cell.loop.call_soon, restart.stop_asked, cell)
     cell.system.check_loop()
     return reply
 

@@ -13,6 +13,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from actors._checks import one_of, seconds
+from actors._core.closing import stops_next
 from actors._core.crash_reports import report
 from actors._core.error_fields import exc_info_of, is_a
 from actors._core.error_text import repr_of
@@ -23,6 +24,7 @@ from actors._core.lifecycle import (
     RUNNING,
     STARTING,
     STOPPING,
+    hook_timeout,
     logger,
     pykka_logger,
     rebirth,
@@ -247,6 +249,8 @@ class Restart:
             if each in self.ending:
                 await self._end(each)
         self._cell.failed_message = None
+        for each in self._members:
+            self.stop_asked(each)
         if any(map(self._waits, self._members)):
             self._announce()
             await asyncio.sleep(self._pause)
@@ -258,6 +262,11 @@ class Restart:
 
     def _waits(self, cell: Cell) -> bool:
         return cell.state is RESTARTING and cell.restart is self
+
+    def stop_asked(self, cell: Cell) -> None:
+        """Stop a member between its lives that was asked to, and would handle nothing before: no next life begins for that."""
+        if self._waits(cell) and cell not in self.ending and stops_next(cell.mailbox):
+            cell.request_stop()
 
     async def _end(self, cell: Cell) -> None:
         await cell.end_handler(self.ending[cell], 0.0)
@@ -325,6 +334,6 @@ async def _until_started(cell: Cell) -> None:
     if cell.state is STARTING:
         gate: Any = _Gate(cell)
         cell.start_waiters = [*(cell.start_waiters or ()), gate]
-        await asyncio.wait([gate.opened], timeout=cell.system.hook_timeout)
+        await asyncio.wait([gate.opened], timeout=hook_timeout(cell))
         if cell.start_waiters and gate in cell.start_waiters:
             cell.start_waiters.remove(gate)

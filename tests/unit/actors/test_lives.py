@@ -124,6 +124,8 @@ async def test_an_endless_last_hook_of_a_child_does_not_block_a_restart(hook: st
     report = await system.stop()
     assert [line.split(" ")[0] for line in report.left][:1] == ["/p/child"], "it is left behind, and said so"
     over = True
+    await asyncio.sleep(3601)
+    assert (await system.stop()).clean, "the hook has ended"
 
 
 # -- restarts of several actors ----------------------------------------------------------------------
@@ -139,6 +141,59 @@ async def test_a_pool_that_is_resized_during_the_pause_comes_back() -> None:
         assert await router.resize(2) == 2
         async with asyncio.timeout(30):
             assert [await ref.ask("back", block=False) for ref in router.refs] == ["back"] * 2
+
+
+@virtual_time
+async def test_a_restart_of_several_waits_for_a_start_as_long_as_its_class_says() -> None:
+    starts: list[float] = []
+
+    class Hanging(Echo):
+        hook_timeout = 2.0
+
+        async def on_start(self) -> None:  # type: ignore[override]
+            await asyncio.sleep(1000.0 if self.actor_ref.statistics().restarts else 0.0)
+
+    class Next(Echo):
+        def on_start(self) -> None:
+            starts.append(asyncio.get_running_loop().time())
+
+    async with virtual_system(hook_timeout=50.0, stop_grace=0.0) as system:
+        await system.spawn(Hanging, supervision=TOGETHER)
+        last = await system.spawn(Next, supervision=TOGETHER)
+        last.tell(OSError())
+        await asyncio.sleep(100.0)
+    assert starts[1] - starts[0] == pytest.approx(3.0), "a pause of 1 s and the 2 s of the class"
+
+
+@virtual_time
+@pytest.mark.parametrize("asked", ["before the failure", "in a last hook", "in the pause"])
+@pytest.mark.parametrize("waits", [False, True])
+async def test_a_stop_between_two_lives_waits_for_messages_only(asked: str, waits: bool) -> None:
+    log: list[Any] = []
+
+    class Failing(Echo):
+        def on_receive(self, message: Any) -> Any:
+            log.append(message)
+            return super().on_receive(message)
+
+        async def on_failure(self, *_: Any) -> None:  # type: ignore[override]
+            await asyncio.sleep(1.0)
+
+    system = virtual_system()
+    pause = Supervision(backoff=Backoff(first=10.0, jitter=0.0))
+    ref = await system.spawn(Failing, supervision=pause)
+    began, error = asyncio.get_running_loop().time(), OSError()
+    ref.tell(error)
+    if asked != "before the failure":
+        await asyncio.sleep(0.5 if asked == "in a last hook" else 5.0)
+    if waits:
+        ref.tell("last")
+    assert await ref.stop(block=False)
+    took = asyncio.get_running_loop().time() - began
+    at = 5.0 if asked == "in the pause" else 1.0
+    assert took == pytest.approx(11.0 if waits else at)
+    assert log == [error, *(["last"] if waits else [])]
+    assert (await system.stop()).clean
 
 
 @virtual_time
@@ -311,8 +366,8 @@ async def test_a_thread_that_does_not_come_back_ends_its_actor_and_no_other_life
         await asked
     assert await failing.ask("back", block=False) == "back"
     assert not stuck.is_alive() and len(lives) == 1
-    gate.set()
     report = await system.stop()
+    gate.set()
     assert len(report.left) == 1 and not stops
 
 
