@@ -317,9 +317,9 @@ class ActorSystem(SystemView):
         if not self.on_loop(lifecycle.begin, cell):
             self.loop_closed()
             raise self._closed()
-        if cell.stopped_flag.is_set():  # by the system's stop, beside the constructor
-            if cell.registered:
-                unregister(cell.ref)
+        if cell.registered and cell.stopped_flag.is_set():  # by the system's stop, beside the constructor
+            unregister(cell.ref)
+        if cell.state == STOPPED:  # before its thread was there
             cell.retire()
         return cell.ref
 

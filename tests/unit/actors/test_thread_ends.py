@@ -23,6 +23,7 @@ from actors import (
     ThreadedActor,
     TooManyTasks,
 )
+from actors._core.lifecycle import begin
 from actors._core.loops import runs_here
 
 SOON = Supervision(backoff=Backoff(first=0.001, most=0.002))
@@ -194,6 +195,38 @@ async def test_an_actor_stopped_beside_its_constructor_leaves_no_thread() -> Non
     for each in threads_of(Slow):
         await asyncio.to_thread(each.join, 30)
     assert not threads_of(Slow)
+
+
+async def test_an_actor_that_stops_before_its_spawn_returns_has_its_last_hook(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log: list[str] = []
+    returned = asyncio.Event()
+
+    class Child(Actor):
+        async def on_stop(self) -> None:  # type: ignore[override]
+            await returned.wait()
+
+    class Brief(Hasty):
+        def on_start(self) -> None:
+            self.spawn(Child)
+            self.stop()
+
+    system = ActorSystem(hook_timeout=5.0)
+    on_loop = system.on_loop
+
+    def stopping_first(call: Callable[..., object], *args: Any) -> bool:
+        done = on_loop(call, *args)
+        if call is begin and args[0].actor_class is Brief:
+            args[0].stopped_flag.wait(30)
+        return done
+
+    monkeypatch.setattr(system, "on_loop", stopping_first)
+    ref = await asyncio.to_thread(system.spawn, Brief, log)
+    assert not ref.is_alive(), "it stops, and waits for its child"
+    returned.set()
+    assert (await system.stop()).clean
+    assert log == ["on_stop"]
 
 
 class Tasks(ThreadedActor):
