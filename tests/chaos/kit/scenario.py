@@ -21,6 +21,7 @@ from tests.chaos.kit.plan import DAEMONS, Plan
 from tests.chaos.kit.record import Recorder, starved_seconds
 from tests.chaos.kit.schedule import draw
 from tests.chaos.kit.snapshot import OFFSETS, write_commits, write_log
+from tests.chaos.kit.zookeeper_groups import ZookeeperGroups
 
 PROGRESS = 10.0
 """Seconds between two lines on screen."""
@@ -84,6 +85,10 @@ class Scenario:
         self._clients = Clients(self._plan, self._records, self._daemons)
         await self._clients.open()
         self._faults = Faults(self._brokers, self._daemons, self._clients, self._records)
+        if self._plan.membership == "zookeeper":
+            names = [group.name for topic in self._plan.topics for group in topic.groups]
+            watch = ZookeeperGroups(self._brokers.cluster.zookeeper, names, self._records)
+            self._clients.run(watch.run(lambda: self._clients.consuming))
         for topic in self._plan.topics:
             producers.start(self._clients, topic)
             if topic.odd:

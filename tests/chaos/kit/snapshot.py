@@ -5,7 +5,7 @@
 | ``lives`` | the same of a topic that is about to be deleted, with ``t``, when it began to be read |
 | ``log`` | a partition: ``topic``, ``partition``, ``low``, ``high``, and by record ``offsets``, ``ids``, ``times`` |
 | ``commits`` | a committed offset: ``t``, ``group``, ``topic``, ``partition``, ``offset``, ``metadata`` |
-| ``groups`` | a change of a group's members or assignment: ``t``, ``group`` |
+| ``groups`` | a change of a group's members or assignment: ``t``, ``group``; of those in ZooKeeper from :mod:`tests.chaos.kit.zookeeper_groups` |
 | ``final`` | ``group``, ``topic``, and by partition what is ``committed`` |
 
 Commits come from ``__consumer_offsets``, with the time at which the broker wrote them. The decoder below is
