@@ -31,7 +31,7 @@ def recorded(log: AccessLog, listener: str, method: str, handler: Any) -> Any:
         method: of the service.
         handler: answers the call.
     """
-    answer = handler.stream_unary
+    answer, same_kind = _parts(handler)
 
     async def behaviour(requests: Any, context: Any) -> Any:
         current.set(None)
@@ -44,7 +44,7 @@ def recorded(log: AccessLog, listener: str, method: str, handler: Any) -> Any:
             code = context.code()
             _note(log, listener, method, _status(code, ended), context, began)
 
-    return grpc.stream_unary_rpc_method_handler(behaviour, response_serializer=handler.response_serializer)
+    return same_kind(behaviour, response_serializer=handler.response_serializer)
 
 
 def metered(meter: Meter, listener: str, method: str, handler: Any) -> Any:
@@ -56,7 +56,7 @@ def metered(meter: Meter, listener: str, method: str, handler: Any) -> Any:
         method: of the service.
         handler: answers the call.
     """
-    answer = handler.stream_unary
+    answer, same_kind = _parts(handler)
 
     async def behaviour(requests: Any, context: Any) -> Any:
         began, ended = meter.clock(), False
@@ -70,7 +70,14 @@ def metered(meter: Meter, listener: str, method: str, handler: Any) -> Any:
             status = _status(context.code(), ended)
             meter.note(listener, method, status, began, trace if isinstance(trace, str) else "")
 
-    return grpc.stream_unary_rpc_method_handler(behaviour, response_serializer=handler.response_serializer)
+    return same_kind(behaviour, response_serializer=handler.response_serializer)
+
+
+def _parts(handler: Any) -> tuple[Any, Any]:
+    """Return what a handler calls, and what makes another one of its kind."""
+    if handler.stream_unary is not None:
+        return handler.stream_unary, grpc.stream_unary_rpc_method_handler
+    return handler.stream_stream, grpc.stream_stream_rpc_method_handler
 
 
 def _status(code: Any, ended: bool) -> str:

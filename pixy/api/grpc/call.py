@@ -21,13 +21,14 @@ class GrpcCall:
         caller: whose step it is.
     """
 
-    __slots__ = ("_caller", "_context", "_share", "_steps")
+    __slots__ = ("_caller", "_context", "_delivery", "_share", "_steps")
 
     def __init__(self, context: Any, share: Share | None, steps: Pace, caller: str) -> None:
         self._context = context
         self._share = share
         self._steps = steps
         self._caller = caller
+        self._delivery: Delivery | None = None
 
     @property
     def traceparent(self) -> str | None:
@@ -45,10 +46,24 @@ class GrpcCall:
 
     def deliver(self, delivery: Delivery) -> None:
         """See :class:`pixy.api.handlers.Call`."""
+        self._delivery = delivery
+        self._context.add_done_callback(self._ended)
+
+    async def write(self, answer: bytes) -> None:
+        """Write the answer of a call whose end does not tell whether that has succeeded: grpc.aio hides it if the client has gone."""
+        await self._context.write(answer)
+        if (delivery := self._delivery) is not None:
+            self._delivery = None
+            delivery.sent()
+
+    def _ended(self, context: Any) -> None:
+        if (delivery := self._delivery) is None:
+            return
         # After an abort a call is done, too; it has a code then.
-        self._context.add_done_callback(
-            lambda context: delivery.sent() if context.done() and not context.code() else delivery.give_back()
-        )
+        if context.done() and not context.code():
+            delivery.sent()
+        else:
+            delivery.give_back()
 
     def hold(self, size: int) -> None:
         """See :class:`pixy.api.batch_handlers.LongCall`."""

@@ -93,21 +93,25 @@ class Gate:
         """Messages that are arriving."""
         return self._reads.held
 
-    def unary(self, behaviour: Behaviour, *, public: bool = False) -> Any:
+    def unary(self, behaviour: Behaviour, *, public: bool = False, writes: bool = False) -> Any:
         """Return a handler of calls with one message and one answer.
 
         Args:
             behaviour: answers them.
             public: whether they need no caller.
+            writes: whether the behaviour also writes the answer. To the client it is the same.
         """
 
-        async def call(_requests: Any, context: Any) -> bytes:
+        async def call(_requests: Any, context: Any) -> bytes | None:
             caller = await self._enter(context, public)
             raw = await self._next(context, caller, short=public)
             if raw is None:
                 await _refuse_empty(context)
-            return await behaviour(raw, context, caller)  # type: ignore[arg-type]
+            answer = await behaviour(raw, context, caller)  # type: ignore[arg-type]
+            return None if writes else answer
 
+        if writes:
+            return grpc.stream_stream_rpc_method_handler(call)
         return grpc.stream_unary_rpc_method_handler(call)
 
     def server_stream(self, behaviour: Callable[[bytes, Any], Awaitable[None]]) -> Any:

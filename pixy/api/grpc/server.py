@@ -6,7 +6,7 @@ import asyncio
 import functools
 import logging
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import Any, Final
 
 import grpc
 from google.protobuf.message import DecodeError
@@ -64,6 +64,8 @@ _REFUSABLE = frozenset(
     }
 )
 """Methods whose answer may be refused when ``max_buffered_bytes`` has no room for it: nothing is lost by that."""
+_WRITTEN: Final = frozenset({"ConsumeNAck"})
+"""Methods that have to know whether their answer was written: with auto-ack its message counts as consumed then."""
 _unstoppable: list[Any] = []
 """Servers whose own tasks somebody has cancelled with all others (``asyncio.run`` does at its end).
 
@@ -120,7 +122,7 @@ async def _take(share: Share, size: int, context: Any) -> None:
         await context.abort(status_of(error), str(error))
 
 
-def _bind(request_class: Any, handler: Handler, name: str, edge: Edge) -> Behaviour:
+def _bind(request_class: Any, handler: Handler, name: str, edge: Edge, *, writes: bool = False) -> Behaviour:
     """Make the behaviour of a method.
 
     Args:
@@ -128,6 +130,7 @@ def _bind(request_class: Any, handler: Handler, name: str, edge: Edge) -> Behavi
         handler: answers them.
         name: the method's.
         edge: counts bytes.
+        writes: whether it writes the answer.
     """
     parse, steps, many = parser(request_class), edge.steps, name == "ProduceMany"
     yields, refusable = name == "ConsumeNAck", name in _REFUSABLE
@@ -136,13 +139,17 @@ def _bind(request_class: Any, handler: Handler, name: str, edge: Edge) -> Behavi
 
     async def behaviour(raw: bytes, context: Any, caller: str) -> bytes:
         if len(raw) <= uncounted:
-            answer = await answered(raw, context, caller)
+            call = GrpcCall(context, None, steps, caller)
+            answer = await answered(raw, call, context, caller)
         else:
             with edge.budget.share(caller) as share:
                 await _take(share, len(raw), context)
-                answer = await answered(raw, context, caller, share)
+                call = GrpcCall(context, share, steps, caller)
+                answer = await answered(raw, call, context, caller, share)
         if len(answer) > _SMALL:
             await keep(answer, context, caller)
+        if writes:
+            await call.write(answer)
         return answer
 
     async def keep(answer: bytes, context: Any, caller: str) -> None:
@@ -154,7 +161,9 @@ def _bind(request_class: Any, handler: Handler, name: str, edge: Edge) -> Behavi
             share.keep(len(answer))
         context.add_done_callback(lambda _context: share.give_back())
 
-    async def answered(raw: bytes, context: Any, caller: str, share: Share | None = None) -> bytes:
+    async def answered(
+        raw: bytes, call: GrpcCall, context: Any, caller: str, share: Share | None = None
+    ) -> bytes:
         # Parsed here, because grpc answers INTERNAL for bytes that it cannot parse.
         if len(raw) > LONG and (turn := steps.enter(caller)) is not None:
             await steps.wait(turn, caller)
@@ -173,7 +182,7 @@ def _bind(request_class: Any, handler: Handler, name: str, edge: Edge) -> Behavi
             # Many may be under way before the first one has an answer, which is counted only then.
             await _take(share, _RESULT * len(request.records), context)
         try:
-            answer = await handler(request, GrpcCall(context, share, steps, caller))
+            answer = await handler(request, call)
         except errors.PixyError as error:
             await context.abort(status_of(error), str(error), _retry_after(error))
         except Exception as error:
@@ -245,7 +254,15 @@ def make_gate(engine: Engine, edge: Edge, end: Callable[[Collection[str]], objec
     )
 
 
-def add_services(server: Any, engine: Engine, edge: Edge, gate: Gate, health: Health, listener: str) -> None:
+def add_services(
+    server: Any,
+    engine: Engine,
+    edge: Edge,
+    gate: Gate,
+    health: Health,
+    listener: str,
+    writes: Collection[str] = (),
+) -> None:
     """Add the service, health checks and reflection to a server.
 
     Args:
@@ -255,6 +272,7 @@ def add_services(server: Any, engine: Engine, edge: Edge, gate: Gate, health: He
         gate: lets calls in.
         health: answers health checks.
         listener: its name, for the access log.
+        writes: the methods whose answers are written before the call ends, to know whether that has succeeded.
     """
     methods = {
         name: gate.unary(
@@ -263,7 +281,9 @@ def add_services(server: Any, engine: Engine, edge: Edge, gate: Gate, health: He
                 _in_trace(handler, engine) if engine.diagnostics.traced else handler,
                 name,
                 edge,
-            )
+                writes=name in writes,
+            ),
+            writes=name in writes,
         )
         for name, (request_class, handler) in Handlers(engine).methods().items()
     }
@@ -326,7 +346,8 @@ class GrpcServer(Listener):
                 *_connection_options(config.connections, self._edge.most_grpc),
             ],
         )
-        add_services(self._server, self._engine, self._edge, gate, self._health, self.path.rpartition("/")[2])
+        listener = self.path.rpartition("/")[2]
+        add_services(self._server, self._engine, self._edge, gate, self._health, listener, _WRITTEN)
         port = self._port = await self._listen()
         await self._server.start()
         self._ended = asyncio.ensure_future(self._server.wait_for_termination())
