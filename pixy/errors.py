@@ -171,12 +171,12 @@ class NotConsumed(NotHeld):
 
 
 class PartitionLost(NotHeld):
-    """A client acknowledged a message of a partition that has moved to another member; the ack was not applied."""
+    """A client acknowledged a message of a partition that this member has given back; the ack was not applied."""
 
     def __init__(self, group: str, topic: str, partition: int) -> None:
         super().__init__(
-            f"partition lost: {topic}/{partition} of group {group} was reassigned to another "
-            "member; the message may be delivered again"
+            f"partition lost: {topic}/{partition} of group {group} was given back, to another "
+            "member or because the group began anew; the message may be delivered again"
         )
 
 
