@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, TypeVar
 
-from actors import ActorError, ActorRef, Request
+from actors import ActorDeadError, ActorError, ActorRef, Request
 from pixy.engine.admin_messages import PartitionOffset
 from pixy.engine.client import ClusterClient
 from pixy.engine.cluster import Cluster
@@ -69,7 +69,7 @@ class Inspector:
         Raises:
             Unavailable: its actor does not answer.
         """
-        return await _answer(_ask(self._cluster(name), ViewCluster()))
+        return await _answer(self._cluster(name).ask(ViewCluster(), block=False, urgent=True))
 
     async def groups(self, cluster: str) -> dict[str, GroupRef]:
         """Return the groups that this daemon consumes for.
@@ -77,7 +77,7 @@ class Inspector:
         Raises:
             Unavailable: the cluster's actor does not answer.
         """
-        return await _answer(_ask(self._cluster(cluster), GroupRefs()))
+        return await _answer(self._cluster(cluster).ask(GroupRefs(), block=False, urgent=True))
 
     async def group_refs(self, cluster: str, group: str) -> list[GroupRef]:
         """Return the actors that consume for a group: the daemon's own, and those of Kafka identities.
@@ -99,7 +99,7 @@ class Inspector:
             Unavailable: it does not answer.
             PixyError: its answer.
         """
-        return await _answer(_ask(ref, request), patience)
+        return await _answer(ref.ask(request, block=False, urgent=True), patience)
 
     async def views(self, refs: Mapping[str, GroupRef]) -> dict[str, GroupView]:
         """Describe groups, by name; those that do not answer are missing."""
@@ -107,7 +107,9 @@ class Inspector:
         found: dict[str, GroupView] = {}
         for at in range(0, len(wanted), AT_ONCE):
             part = wanted[at : at + AT_ONCE]
-            found |= await _gather({name: _ask(ref, ViewGroup()) for name, ref in part})
+            found |= await _gather(
+                {name: ref.ask(ViewGroup(), block=False, urgent=True) for name, ref in part}
+            )
         return found
 
     async def group(self, cluster: str, group: str) -> tuple[GroupRef, GroupView]:
@@ -120,7 +122,7 @@ class Inspector:
         ref = (await self.groups(cluster)).get(group)
         if ref is None:
             raise NotConsumed(group, "", -1)
-        return ref, await _answer(_ask(ref, ViewGroup()))
+        return ref, await _answer(ref.ask(ViewGroup(), block=False, urgent=True))
 
     async def offers(
         self, ref: GroupRef, partitions: Iterable[tuple[str, int]]
@@ -130,7 +132,9 @@ class Inspector:
         found: dict[tuple[str, int], OffersView] = {}
         for at in range(0, len(wanted), AT_ONCE):
             part = wanted[at : at + AT_ONCE]
-            found |= await _gather({each: _ask(ref, ViewPartition(*each, limit=0)) for each in part})
+            found |= await _gather(
+                {each: ref.ask(ViewPartition(*each, limit=0), block=False, urgent=True) for each in part}
+            )
         return found
 
     async def page(self, ref: GroupRef, query: ViewPartition) -> OffersView:
@@ -140,7 +144,7 @@ class Inspector:
             NotConsumed: it is not assigned to this daemon.
             Unavailable: its owner does not answer.
         """
-        return await _answer(_ask(ref, query))
+        return await _answer(ref.ask(query, block=False, urgent=True))
 
     async def messages(
         self, refs: Mapping[str, GroupRef], topic: str, partition: int, offset: int
@@ -150,7 +154,7 @@ class Inspector:
         found: dict[str, MessageView] = {}
         for at in range(0, len(wanted), AT_ONCE):
             part = wanted[at : at + AT_ONCE]
-            found |= await _gather({name: _ask(ref, query) for name, ref in part})
+            found |= await _gather({name: ref.ask(query, block=False, urgent=True) for name, ref in part})
         return found
 
     async def offsets(self, cluster: str, topic: str, group: str) -> list[PartitionOffset]:
@@ -214,25 +218,13 @@ class Inspector:
         return found
 
 
-def _ask(ref: ActorRef[Any], query: Request[T]) -> Awaitable[T]:
-    """Ask an actor. If it has just ended, the answer is that error."""
-    try:
-        return ref.ask(query, block=False, urgent=True)
-    except ActorError as error:
-        return _fail(error)
-
-
-async def _fail(error: ActorError) -> NoReturn:
-    raise error
-
-
 async def _answer(asked: Awaitable[T], patience: float = PATIENCE) -> T:
     try:
         async with asyncio.timeout(patience):
             return await asked
     except TimeoutError:
         raise Unavailable(f"no answer within {patience:g} s") from None
-    except ActorError as error:
+    except (ActorError, ActorDeadError) as error:
         raise Unavailable(str(error)) from error
 
 
@@ -244,7 +236,7 @@ async def _gather(asked: Mapping[K, Awaitable[T]]) -> dict[K, T]:
         try:
             async with asyncio.timeout_at(until):
                 found[name] = await answer
-        except (TimeoutError, ActorError, PixyError):
+        except (TimeoutError, ActorError, ActorDeadError, PixyError):
             continue
     return found
 
