@@ -50,6 +50,12 @@ class SteadyClient(Client):
         # fallen silent, as long as the kernel tries.
         if not (self.is_closed or self.is_reconnecting):
             self.abort()
+            # The client would forget who waits for an answer to a ping, until flush() gives up.
+            pongs, self._pongs = self._pongs, []
+            for pong in pongs:
+                if not pong.done():
+                    pong.set_exception(nats.errors.Error(f"nats: the connection was lost: {e!r}"))
+                    pong.exception()  # nobody waits for those of the client's own pings
         await super()._process_op_err(e)
 
     def abort(self) -> None:

@@ -231,6 +231,35 @@ async def test_a_server_that_falls_silent_holds_up_neither_the_end_nor_the_next_
                 writer.transport.abort()
 
 
+async def test_a_name_is_refused_at_once_if_the_connection_is_lost_while_it_is_served() -> None:
+    talking: list[asyncio.StreamWriter] = []
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        talking.append(writer)
+        writer.write(b'INFO {"max_payload":1048576}\r\n')
+        await reader.readuntil(b"PING\r\n")
+        writer.write(b"PONG\r\n")
+        if len(talking) == 1:
+            await reader.readuntil(b"SUB actors.name")  # behind a ping, which gets no answer
+            writer.close()
+
+    async with await asyncio.start_server(talk, "127.0.0.1", 0) as server, ActorSystem() as system:
+        url = "nats://{}:{}".format(*server.sockets[0].getsockname())
+        try:
+            transport = await actors_nats.NatsTransport.connect(
+                url, codec=PickleCodec(), reconnect_time_wait=0, max_reconnect_attempts=-1
+            )
+            async with asyncio.timeout(nats_client.nats.aio.client.DEFAULT_FLUSH_TIMEOUT / 2):
+                with pytest.raises(ConnectionLost, match="the connection was lost"):
+                    await transport.serve("name", system.spawn(Actor))
+                while not transport._client.is_connected:
+                    await asyncio.sleep(0.001)
+            await transport.close(0.01)
+        finally:
+            for writer in talking:
+                writer.transport.abort()
+
+
 @pytest.mark.parametrize("error", [OSError("gone"), asyncio.CancelledError()])
 async def test_a_name_that_cannot_be_served_leaves_no_subscription(
     transport: Any, error: BaseException
