@@ -85,9 +85,7 @@ async def test_a_message_whose_answer_is_stuck_when_the_call_ends_is_offered_aga
     async with serving(config) as daemon, beyond(daemon.engine.addresses["grpc"]) as (link, stub):
         await daemon.produce(name, b"x" * SIZE)
         request = pb.ConsNAckRq(topic=name, group=name, auto_ack=True)
-        call = stub.ConsumeNAck(request, timeout=3 if end == "deadline" else 60)
-        taking = asyncio.ensure_future(_taken(call))
-        await asyncio.wait_for(link.stuck.wait(), 60)
+        taking = await _stuck(link, stub, request, 3.0 if end == "deadline" else 60.0)
         if end == "cut":
             link.cut()
         assert await taking is None
@@ -95,6 +93,18 @@ async def test_a_message_whose_answer_is_stuck_when_the_call_ends_is_offered_aga
         await eventually(
             lambda: daemon.offsets(name, name), lambda found: found[0].offset == 1
         )  # and this one is done
+
+
+async def _stuck(
+    link: Link, stub: KafkaPixyStub, request: pb.ConsNAckRq, timeout: float
+) -> asyncio.Task[pb.ConsRs | None]:
+    """Ask until an answer stands still on the link; return the call."""
+    stuck = asyncio.create_task(link.stuck.wait())
+    while True:
+        taking = asyncio.create_task(_taken(stub.ConsumeNAck(request, timeout=timeout)))
+        await asyncio.wait({taking, stuck}, return_when=asyncio.FIRST_COMPLETED)
+        if stuck.done():
+            return taking
 
 
 async def _taken(call: grpc.aio.UnaryUnaryCall) -> pb.ConsRs | None:
@@ -109,9 +119,7 @@ async def test_a_message_whose_answer_comes_slowly_is_done(kafka: Cluster, name:
     config = make_config(kafka.bootstrap(), ack_timeout=300.0)
     async with serving(config) as daemon, beyond(daemon.engine.addresses["grpc"]) as (link, stub):
         await daemon.produce(name, b"x" * SIZE)
-        call = stub.ConsumeNAck(pb.ConsNAckRq(topic=name, group=name, auto_ack=True), timeout=60)
-        taking = asyncio.ensure_future(_taken(call))
-        await asyncio.wait_for(link.stuck.wait(), 60)
+        taking = await _stuck(link, stub, pb.ConsNAckRq(topic=name, group=name, auto_ack=True), 60.0)
         link.free.set()
         found = await taking
         assert found is not None and len(found.message) == SIZE
