@@ -9,17 +9,14 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
-from pixy.auth.buckets import TokenBucket
+from pixy.auth.buckets import RefusalBound
 from pixy.auth.principal import Caller, traceparent
 from pixy.auth.rules import MAX_NAME, Access
 from pixy.config.security import Audit
 from pixy.errors import PixyError, Unauthenticated
 from pixy.json_lines import File, JsonLines, Record, Target
-
-REFUSALS: Final = 100.0
-"""Records a second about strangers who are refused, and as many about known callers: the former cannot hide the latter."""
 
 
 class AuditLog:
@@ -45,9 +42,8 @@ class AuditLog:
         self._all = "*" in self._verbs
         self._sample = config.sample
         self._wall = wall
-        self._clock = clock
         self._chance = chance
-        self._strangers, self._known = (TokenBucket(REFUSALS, REFUSALS, clock()) for _ in range(2))
+        self._refusals = RefusalBound(clock)
         targets: list[Target] = [File(config.path, "audit.path")] if config.path else []
         targets += [topic] if topic is not None else []
         # Each with a queue of its own: Kafka that is down does not hold the file up.
@@ -91,7 +87,7 @@ class AuditLog:
 
     def refused(self, caller: Caller, access: Access, error: PixyError, action: str = "") -> None:
         """Record an operation that was not permitted. There is a bound on such records; others are counted."""
-        if self._keeps_refusal(self._known if caller.known else self._strangers):
+        if self._keeps_refusal(known=caller.known):
             self._offer(type(error).__name__, caller, access, **_named(action), error=_text(error))
 
     def unauthenticated(self, address: str, trace: str, error: Unauthenticated) -> None:
@@ -102,7 +98,7 @@ class AuditLog:
             trace: the request's ``traceparent`` header; empty: none.
             error: names the reason.
         """
-        if self._keeps_refusal(self._strangers):
+        if self._keeps_refusal(known=False):
             self._put(
                 {
                     "result": "Unauthenticated",
@@ -113,14 +109,12 @@ class AuditLog:
                 }
             )
 
-    def _keeps_refusal(self, bound: TokenBucket) -> bool:
-        now = self._clock()
-        if bound.wait(1, now):
-            for output in self._outputs:
-                output.drop()
-            return False
-        bound.spend(1, now)
-        return True
+    def _keeps_refusal(self, *, known: bool) -> bool:
+        if self._refusals.keeps(known=known):
+            return True
+        for output in self._outputs:
+            output.drop()
+        return False
 
     def _offer(self, result: str, caller: Caller, access: Access, **more: Any) -> None:
         self._put(
@@ -151,4 +145,4 @@ def _text(error: BaseException | None) -> str | None:
     return None if error is None else str(error) or None
 
 
-__all__ = ["REFUSALS", "AuditLog"]
+__all__ = ["AuditLog"]

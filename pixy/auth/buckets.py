@@ -1,6 +1,12 @@
-"""Token buckets. Pure: the time is an argument."""
+"""Token buckets, and which refusals a log keeps. The time is an argument, or comes from a clock that is given."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+REFUSALS: Final = 100.0
+"""Records a second that a log keeps of strangers who are refused, and as many of known callers."""
 
 
 class TokenBucket:
@@ -47,4 +53,30 @@ class TokenBucket:
             self._at = now
 
 
-__all__ = ["TokenBucket"]
+class RefusalBound:
+    """Bounds the records of refusals in one log: those of strangers cannot hide those of known callers.
+
+    Args:
+        clock: seconds.
+    """
+
+    __slots__ = ("_clock", "_known", "_strangers")
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._strangers, self._known = (TokenBucket(REFUSALS, REFUSALS, clock()) for _ in range(2))
+
+    def keeps(self, *, known: bool) -> bool:
+        """Return whether the record of one more refusal is kept.
+
+        Args:
+            known: whether the caller has shown a valid credential.
+        """
+        bucket, now = self._known if known else self._strangers, self._clock()
+        if bucket.wait(1, now):
+            return False
+        bucket.spend(1, now)
+        return True
+
+
+__all__ = ["REFUSALS", "RefusalBound", "TokenBucket"]

@@ -1,7 +1,7 @@
 """The access log: a line for each request, also for those that are refused before anybody looks at what they ask for.
 
-Refusals always have a line, up to :data:`REFUSALS` a second of strangers and as many of known callers; of the other requests a share has one. Writing holds nobody up
-(:mod:`pixy.json_lines`).
+Refusals always have a line, up to a bound for strangers and one for known callers (:class:`pixy.auth.buckets.RefusalBound`); of the
+other requests a share has one. Writing holds nobody up (:mod:`pixy.json_lines`).
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from pixy.auth.buckets import TokenBucket
+from pixy.auth.buckets import RefusalBound
 from pixy.auth.principal import Caller, traceparent
 from pixy.config import model
 from pixy.config.security import AccessLog as Config
 from pixy.errors import StartError
 from pixy.json_lines import File, JsonLines
 
-REFUSALS: Final = 100.0
-"""Lines a second about strangers' requests that are refused, and as many about those of known callers."""
 MAX_TEXT: Final = 500
 """Characters of a path or an error."""
 GONE: Final = 499
@@ -48,7 +46,7 @@ class AccessLog:
         self._wall = wall
         self.clock = clock
         self._chance = chance
-        self._strangers, self._known = (TokenBucket(REFUSALS, REFUSALS, clock()) for _ in range(2))
+        self._refusals = RefusalBound(clock)
         self._lines = JsonLines(File(config.path, "access_log.path"), config.max_queued, wall)
 
     def start(self) -> None:
@@ -136,12 +134,10 @@ class AccessLog:
         return self._sample >= 1 or self._chance() < self._sample
 
     def _keeps_refusal(self, *, known: bool) -> bool:
-        bound, now = self._known if known else self._strangers, self.clock()
-        if bound.wait(1, now):
-            self._lines.drop()
-            return False
-        bound.spend(1, now)
-        return True
+        if self._refusals.keeps(known=known):
+            return True
+        self._lines.drop()
+        return False
 
 
 def access_log_of(app: model.App) -> AccessLog | None:
@@ -149,4 +145,4 @@ def access_log_of(app: model.App) -> AccessLog | None:
     return AccessLog(app.access_log) if app.access_log.path else None
 
 
-__all__ = ["GONE", "REFUSALS", "AccessLog", "access_log_of"]
+__all__ = ["GONE", "AccessLog", "access_log_of"]

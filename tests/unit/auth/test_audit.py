@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from pixy import json_lines as module
-from pixy.auth.audit import REFUSALS, AuditLog
+from pixy.auth.audit import AuditLog
+from pixy.auth.buckets import REFUSALS
 from pixy.auth.principal import ANONYMOUS, Caller, Principal
 from pixy.auth.rules import Access
 from pixy.config.security import Audit

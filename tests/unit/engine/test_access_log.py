@@ -13,12 +13,13 @@ import aiohttp
 import grpc
 import pytest
 
+from pixy.auth.buckets import REFUSALS
 from pixy.auth.keys import make_key
 from pixy.auth.principal import ANONYMOUS, Caller, Principal
 from pixy.cli.serve import listeners
 from pixy.config import App, Kafka, Proxy
 from pixy.config.security import AccessLog as Config, Rule
-from pixy.engine.access_log import REFUSALS, AccessLog
+from pixy.engine.access_log import AccessLog
 from pixy.engine.engine import Engine
 from pixy.kafka.sandbox import Sandbox
 from pixy.proto import kafkapixy_pb2 as pb

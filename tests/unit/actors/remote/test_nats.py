@@ -195,6 +195,13 @@ async def test_a_name_is_left_to_others_when_its_actor_stops(transport: Any) -> 
         assert not other._cell.stop_replies, "an actor that lives on does not hold the transport"
 
 
+async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Begin a connection as a server does."""
+    writer.write(b'INFO {"max_payload":1048576}\r\n')
+    await reader.readuntil(b"PING\r\n")
+    writer.write(b"PONG\r\n")
+
+
 async def test_a_server_that_falls_silent_holds_up_neither_the_end_nor_the_next_connection(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -204,9 +211,7 @@ async def test_a_server_that_falls_silent_holds_up_neither_the_end_nor_the_next_
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         talking.append(writer)
-        writer.write(b'INFO {"max_payload":1048576}\r\n')
-        await reader.readuntil(b"PING\r\n")
-        writer.write(b"PONG\r\n")
+        await greet(reader, writer)
         reader._transport.pause_reading()  # type: ignore[attr-defined]
 
     async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
@@ -236,9 +241,7 @@ async def test_a_name_is_refused_at_once_if_the_connection_is_lost_while_it_is_s
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         talking.append(writer)
-        writer.write(b'INFO {"max_payload":1048576}\r\n')
-        await reader.readuntil(b"PING\r\n")
-        writer.write(b"PONG\r\n")
+        await greet(reader, writer)
         if len(talking) == 1:
             await reader.readuntil(b"SUB actors.name")  # behind a ping, which gets no answer
             writer.close()
