@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pixy.cli.dumps import Dumps
 from pixy.cli.leftovers import Leftovers
@@ -123,14 +123,21 @@ def _supervised(app: App, options: argparse.Namespace, args: Sequence[str]) -> i
 
 
 def _logged(app: App, options: argparse.Namespace, reloader: Reloader) -> int:
-    """Run the daemon with its log and its pid file; return the exit code. The log has every error of the start."""
+    """Run the daemon with its log and its pid file, and end the process; raise what fails its start, which the log has too.
+
+    The process ends with the last line of its log. Python would wait for its threads, some of which are in librdkafka: its
+    clients end when the answer of a frozen broker is late enough, half a minute after everything was drained.
+    """
     with contextlib.ExitStack() as opened:
         opened.enter_context(configured(app.logging))
 
-        def abandon(code: int) -> None:
+        def abandon(code: int) -> NoReturn:
             opened.close()
             stuck()
             os._exit(code)
+
+        async def run() -> NoReturn:
+            abandon(await daemon.run())
 
         try:
             pid_file = PidFile(options.pidFile)
@@ -144,7 +151,7 @@ def _logged(app: App, options: argparse.Namespace, reloader: Reloader) -> int:
                 wait_for_kafka=bool(options.waitForKafka),
                 pid_file=pid_file,
             )
-            return run_loop(daemon.run)
+            return run_loop(run)
         except (PixyError, OSError, ValueError) as error:
             logger.error("failed to start: %s", _why(error), extra={ON_STDERR: True})
             raise

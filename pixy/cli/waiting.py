@@ -25,13 +25,18 @@ async def kafka_answers(proxies: Mapping[str, Proxy], stop: asyncio.Event) -> bo
         proxies: the clusters by name.
         stop: ends the wait.
     """
+    stopped = asyncio.ensure_future(stop.wait())
     for name, proxy in proxies.items():
         brokers = Brokers(settings.admin(proxy))
         said = -_SAY_EVERY
         while not stop.is_set():
+            asked = asyncio.ensure_future(asyncio.to_thread(brokers.topics, []))
             try:
-                await asyncio.to_thread(brokers.topics, [])
-                break
+                # A frozen broker keeps the question for many seconds; nobody who stops the daemon waits for them.
+                await asyncio.wait((asked, stopped), return_when=asyncio.FIRST_COMPLETED)
+                if asked.done():
+                    asked.result()
+                    break
             except KafkaError as error:
                 now = asyncio.get_running_loop().time()
                 if now - said >= _SAY_EVERY:
@@ -43,10 +48,8 @@ async def kafka_answers(proxies: Mapping[str, Proxy], stop: asyncio.Event) -> bo
                         error,
                         reason(error),
                     )
-            try:
-                await asyncio.wait_for(stop.wait(), _PAUSE)
-            except TimeoutError:
-                continue
+            await asyncio.wait((stopped,), timeout=_PAUSE)
+    stopped.cancel()
     return not stop.is_set()
 
 

@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 from pixy.api.siblings import Sibling, WorkerSockets
 from pixy.cli.leftovers import Leftovers
@@ -96,14 +96,12 @@ class _Process:
         waits = bool(options.waitForKafka) or self._host.waits
         return WorkerDaemon(self._sockets, app, self._channel, reloader, wait_for_kafka=waits)
 
-    async def run(self) -> int:
+    async def run(self) -> NoReturn:
         await self._channel.open()
         hearing = asyncio.create_task(self._hear())
         hearing.add_done_callback(self._gone)
         code = await self._life.run()
-        hearing.remove_done_callback(self._gone)
-        hearing.cancel()
-        return code
+        os._exit(code)  # as a daemon alone: Python would wait for threads that are in librdkafka
 
     async def _hear(self) -> None:
         while (message := await self._channel.hear()) is not None:

@@ -57,6 +57,21 @@ async def test_a_wrong_password_is_said_and_not_shown(
     assert line.endswith(f"({broker.address}: SASL PLAIN: Invalid username or password)"), line
 
 
+async def test_nobody_who_stops_a_daemon_waits_for_a_frozen_broker() -> None:
+    stop = asyncio.Event()
+    with socket.create_server(("127.0.0.1", 0)) as broker:
+        proxy = Proxy(kafka=Kafka(seed_peers=[f"127.0.0.1:{broker.getsockname()[1]}"]))
+        waiting = asyncio.create_task(kafka_answers({"eu": proxy}, stop))
+        connection, _ = await asyncio.to_thread(broker.accept)
+        with connection:
+            assert await asyncio.to_thread(connection.recv, 1 << 16)
+            stop.set()
+            assert not await waiting
+            connection.setblocking(False)
+            with pytest.raises(BlockingIOError):  # the question still stands
+                connection.recv(1)
+
+
 def test_doctor_says_which_setting_is_wrong(broker: FakeBroker) -> None:
     [finding] = doctor._kafka("eu", wrong_password(broker))
     assert finding.result == doctor.FAIL and finding.todo == "correct net.sasl"
