@@ -358,6 +358,7 @@ class NatsTransport(Transport):
             self._client.abort()
         with contextlib.suppress(Exception):
             await closing
+        await self._client.end_tasks()
 
 
 _USER = re.compile(r"(?<=//)[^@/]*@")

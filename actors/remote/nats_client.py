@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Iterator
 from typing import Any, cast
 
 import nats
@@ -9,7 +12,10 @@ from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 from nats.aio.transport import TcpTransport
 
+from actors._core.log_safely import log_safely
 from actors.remote.codec import BadPayload
+
+logger = logging.getLogger("actors.nats")
 
 TRACE, TIMEOUT, ERROR, STATUS = "traceparent", "actors-timeout", "actors-error", "Status"
 """Headers of messages and replies."""
@@ -31,6 +37,11 @@ class _JoinedWrites(TcpTransport):
 
 class SteadyClient(Client):
     """Connects again, and subscribes again, where NATS's own client ends for good or waits for the other side."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._reconnections: set[asyncio.Task[None]] = set()
+        """Those that run, with those that others have taken the place of."""
 
     async def _connect_to_server(self, s: Any) -> None:
         await super()._connect_to_server(s)
@@ -56,13 +67,40 @@ class SteadyClient(Client):
                 if not pong.done():
                     pong.set_exception(nats.errors.Error(f"nats: the connection was lost: {e!r}"))
                     pong.exception()  # nobody waits for those of the client's own pings
+        before = self._reconnection_task
         await super()._process_op_err(e)
+        begun = self._reconnection_task
+        if begun is not None and begun is not before:
+            self._reconnections.add(begun)
+            begun.add_done_callback(self._reconnected)
+
+    def _reconnected(self, task: asyncio.Task[None]) -> None:
+        self._reconnections.discard(task)
+        error = None if task.cancelled() else task.exception()
+        # Two that overlap tell of their end by the same future, which the second one finds set.
+        if error is not None and not isinstance(error, asyncio.InvalidStateError):
+            log_safely(logger.error, "NATS: the client does not connect again: %r", error)
 
     def abort(self) -> None:
         """Drop the connection, and what the other side has not taken."""
         writer = getattr(self._transport, "_io_writer", None)  # a WebSocket has none
         if writer is not None:
             writer.transport.abort()
+
+    async def end_tasks(self) -> None:
+        """End what is left of a closed client: a reconnection swallows its cancellation at some points, and goes on."""
+        while left := [task for task in self._tasks() if not task.done()]:
+            for task in left:
+                task.cancel()
+            await asyncio.wait(left, timeout=0.1)
+            self.abort()  # a connection that came about meanwhile
+
+    def _tasks(self) -> Iterator[asyncio.Task[Any]]:
+        own = (self._reading_task, self._ping_interval_task, self._flusher_task)
+        served = (each._wait_for_msgs_task for each in self._subs.values())
+        for task in (*self._reconnections, *own, *served):
+            if task is not None:
+                yield task
 
     def check_size(self, data: bytes, what: str) -> None:
         """Refuse what the server would hang up at.

@@ -48,6 +48,9 @@ class Client:
     async def close(self) -> None:
         self.is_connected = False
 
+    async def end_tasks(self) -> None:
+        pass
+
     async def leave(self, subscription: Subscription) -> None:
         await subscription.unsubscribe()
 
@@ -433,3 +436,46 @@ async def test_no_task_is_left_of_a_closed_transport() -> None:
     made._sender = asyncio.create_task(made._send())
     await made.close()
     assert asyncio.all_tasks() == tasks
+
+
+@pytest.mark.parametrize("stage", ["refused", "says nothing", "does not answer the ping", "back, and lost"])
+@pytest.mark.parametrize("turns_later", [0, 1, 2, 5, 20])
+async def test_no_task_is_left_of_a_transport_that_is_closed_while_it_reconnects(
+    monkeypatch: pytest.MonkeyPatch, stage: str, turns_later: int
+) -> None:
+    monkeypatch.setattr(actors_nats, "CLOSE_TIME", 0.05)
+    talking: list[asyncio.StreamWriter] = []
+    again = asyncio.Event()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        talking.append(writer)
+        if len(talking) == 1:
+            await greet(reader, writer)
+            return
+        again.set()
+        if stage == "does not answer the ping":
+            writer.write(b'INFO {"max_payload":1048576}\r\n')
+        elif stage == "back, and lost":
+            await greet(reader, writer)
+            writer.close()
+
+    before = asyncio.all_tasks()
+    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    url = "nats://{}:{}".format(*server.sockets[0].getsockname())
+    transport = await actors_nats.NatsTransport.connect(
+        url, codec=PickleCodec(), reconnect_time_wait=0.01, max_reconnect_attempts=-1, connect_timeout=60
+    )
+    if stage == "refused":
+        server.close()
+        again.set()
+    talking[0].transport.abort()
+    await again.wait()
+    for _ in range(turns_later):
+        await asyncio.sleep(0)
+    await transport.close(0.01)
+    server.close()
+    for writer in talking:
+        writer.transport.abort()
+    await turns()
+    left = asyncio.all_tasks() - before
+    assert not {each for each in left if "nats" in repr(each)}
