@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from actors._core.error_fields import exc_info_of
+from actors._core.error_fields import exc_info_of, is_a
+from actors._core.error_text import words_of
 from actors._core.inspection import recent_headers
 from actors._core.lifecycle import logger
 from actors._core.log_safely import log_safely
+from actors._errors import Escalated
 from actors._events import ActorFailed
 
 if TYPE_CHECKING:
@@ -27,13 +29,14 @@ def report(cell: Cell, error: BaseException, where: str, directive: str = IGNORE
         directive: the supervisor's decision.
         failures: how many lie in the window of the supervision's intensity.
     """
-    log_safely(
-        logger.error,
-        "Unhandled exception in %s:",
-        cell.ref,
-        exc_info=exc_info_of(error),
-        extra={"where": where},
-    )
+    extra = {"where": where}
+    if is_a(error, Escalated):
+        # Its causes are in the log: each level below has written its own. With them again, each level would write all.
+        log_safely(logger.error, "Unhandled exception in %s: %s", cell.ref, words_of(error), extra=extra)
+    else:
+        log_safely(
+            logger.error, "Unhandled exception in %s:", cell.ref, exc_info=exc_info_of(error), extra=extra
+        )
     events = cell.system.events
     if not events.wants(ActorFailed):
         return

@@ -97,8 +97,10 @@ class Unreadable(Exception):
 
 
 @pytest.mark.parametrize("error", [ValueError("x" * 10_000), Unreadable()])
-async def test_an_escalation_through_many_levels_has_a_text_that_is_bounded(error: Exception) -> None:
-    """Each level quotes the one below it: with quotes in quotes, 40 levels made a text of a terabyte."""
+async def test_an_escalation_through_many_levels_has_a_text_that_is_bounded(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each level quotes the one below it: with quotes in quotes, 40 levels made a text of a terabyte; and one traceback is enough."""
 
     class Level(Actor):
         supervision = ESCALATE
@@ -120,6 +122,8 @@ async def test_an_escalation_through_many_levels_has_a_text_that_is_bounded(erro
         assert len(str(failure)) < 2_000
         failure, levels = failure.__cause__, levels + 1
     assert failure is error and levels == 41
+    unhandled = [each for each in caplog.records if each.msg.startswith("Unhandled exception")]
+    assert len(unhandled) == 41 and [each for each in unhandled if each.exc_info] == unhandled[:1]
 
 
 async def test_one_for_all_restarts_all_in_order_and_keeps_their_messages() -> None:
