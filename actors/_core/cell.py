@@ -21,6 +21,7 @@ import asyncio
 import contextvars
 import itertools
 import uuid
+import weakref
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from pykka import ActorDeadError
 
 from actors._core import actions, following, last_hooks, supervision, termination
+from actors._core.closing import close
 from actors._core.context import bare, of_spawner
 from actors._core.handling import broken_off, handler_failed, work
 from actors._core.lifecycle import NEW, NO_CHILDREN, NO_KWARGS, RUNNING, StopFlag
@@ -99,6 +101,8 @@ class Cell:
     """Whether pykka's ``Actor.start`` made it."""
     registered: bool = field(init=False, default=False)  # in pykka's registry
     _urn: str | None = field(init=False, default=None)
+    _left: tuple[weakref.ref[ActorRef[Any]], weakref.ref[Mailbox]] | None = field(init=False, default=None)
+    """The ref and the mailbox of a dead actor; see :meth:`let_go`."""
 
     # The system's, at hand for the hot loop.
     clock: Callable[[], int] = field(init=False)
@@ -186,16 +190,42 @@ class Cell:
         own = actor_class.turn_time
         self.turn_ns = system.turns.limit if own is None else turn_ns(own)
         self.children = NO_CHILDREN
-        self.mailbox = self.mailbox_class(
-            self,
-            system.mailbox_capacity if actor_class.mailbox_capacity is None else actor_class.mailbox_capacity,
-            actor_class.overflow or system.overflow,
-        )
+        self.mailbox = self._make_mailbox()
         self.ref = ActorRef(self)
         self.ended = self.clock()
         self.waits, self.runs = [0] * FEW_BUCKETS, [0] * FEW_BUCKETS
 
     # -- identity and lazily made parts -----------------------------------------------------------
+
+    def let_go(self) -> None:
+        """Have no more cycles; called once, when the actor has stopped.
+
+        Its ref and its mailbox refer to it; it does not hold them any more. A program that has no cycle collector, or has frozen
+        what it finds (``gc.freeze``), would keep every actor that has stopped.
+        """
+        self._left = weakref.ref(self.ref), weakref.ref(self.mailbox)
+        del self.ref, self.mailbox
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a dead actor's ref or mailbox: others have it, or nobody can tell it from another one."""
+        if name not in ("ref", "mailbox") or self._left is None:
+            raise AttributeError(f"a cell has no {name}", name=name, obj=self)
+        ref, mailbox = (each() for each in self._left)
+        if mailbox is None:
+            mailbox = self._make_mailbox()
+            close(mailbox)
+            self._left = self._left[0], weakref.ref(mailbox)
+        if name == "mailbox":
+            return mailbox
+        if ref is None:
+            ref = ActorRef(self)
+            self._left = weakref.ref(ref), self._left[1]
+        return ref
+
+    def _make_mailbox(self) -> Mailbox:
+        own = self.actor_class
+        capacity = self.system.mailbox_capacity if own.mailbox_capacity is None else own.mailbox_capacity
+        return self.mailbox_class(self, capacity, own.overflow or self.system.overflow)
 
     @property
     def urn(self) -> str:

@@ -86,6 +86,7 @@ class Mailbox:
     """
 
     __slots__ = (
+        "__weakref__",
         "_priority",
         "_system",
         "_unstashed",

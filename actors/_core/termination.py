@@ -321,3 +321,4 @@ def bury(cell: Cell) -> None:
             end()
     cell.retire()
     forget(cell)
+    cell.let_go()

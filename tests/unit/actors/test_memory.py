@@ -12,8 +12,11 @@ import weakref
 from typing import Any
 
 import pytest
+from pykka import ActorDeadError
 
-from actors import Actor, ActorSystem, ThreadedActor
+from actors import Actor, ActorRef, ActorSystem, ThreadedActor
+from actors._core.cell import Cell
+from actors._core.mailbox import Mailbox
 from tests.unit.actors.pools import until
 from tests.unit.actors.virtual_time import virtual_system, virtual_time
 
@@ -219,3 +222,46 @@ async def test_a_dead_actors_ref_keeps_no_context_variables(kind: type[Actor]) -
         assert not ref.is_alive()
         # A thread ends a moment later.
         await until(lambda: gc.collect() >= 0 and value() is None and instance() is None, seconds=5)
+
+
+@pytest.mark.parametrize("kind", [Plain, Coroutine, InThread])
+async def test_a_dead_actor_needs_no_cycle_collector(kind: type[Actor]) -> None:
+    """A program that has stopped it, or frozen what it finds, would keep every dead actor."""
+
+    def left() -> int:
+        return sum(isinstance(each, (ActorRef, Cell, Mailbox)) for each in gc.get_objects())
+
+    async with ActorSystem() as system:
+        gc.collect()
+        gc.disable()
+        try:
+            before = left()
+            refs = [system.spawn(kind) for _ in range(20)]
+            for ref in refs:
+                await ref.ask("work", block=False)
+                await ref.stop(block=False)
+            assert left() == before + 3 * len(refs)
+            del ref, refs
+            async with asyncio.timeout(20):
+                while left() > before:
+                    await asyncio.sleep(0.01)
+        finally:
+            gc.enable()
+
+
+async def test_a_dead_actors_ref_is_what_it_was() -> None:
+    async with ActorSystem() as system:
+        ref = system.spawn(Plain)
+        await ref.ask("work", block=False)
+        cell = ref._cell
+        await ref.stop(block=False)
+        assert cell.ref is ref and cell.mailbox is ref.actor_inbox
+        assert ref.statistics().processed == 1
+        del ref
+        gc.collect()
+        again = cell.ref
+        assert again is cell.ref and not again.is_alive() and again.path == "/Plain-1"
+        with pytest.raises(ActorDeadError, match="not found"):
+            again.tell("late")
+        with pytest.raises(AttributeError):
+            _ = cell.nothing
