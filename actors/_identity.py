@@ -29,9 +29,9 @@ class Identity(pykka.ActorRef[A_co], Generic[A_co]):  # type: ignore[type-var]  
 
     actor_inbox: Mailbox  # type: ignore[assignment]
 
-    def __init__(self, cell: Cell) -> None:
+    def __init__(self, cell: Cell, mailbox: Mailbox) -> None:
         self._cell = cell
-        self.actor_inbox = cell.mailbox
+        self.actor_inbox = mailbox
 
     @property
     def actor_class(self) -> type[A_co]:  # type: ignore[override]

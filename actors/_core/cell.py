@@ -101,8 +101,8 @@ class Cell:
     """Whether pykka's ``Actor.start`` made it."""
     registered: bool = field(init=False, default=False)  # in pykka's registry
     _urn: str | None = field(init=False, default=None)
-    _left: tuple[weakref.ref[ActorRef[Any]], weakref.ref[Mailbox]] | None = field(init=False, default=None)
-    """The ref and the mailbox of a dead actor; see :meth:`let_go`."""
+    _left: weakref.ref[ActorRef[Any]] | None = field(init=False, default=None)
+    """A dead actor's ref, which has its mailbox; see :meth:`let_go`."""
 
     # The system's, at hand for the hot loop.
     clock: Callable[[], int] = field(init=False)
@@ -191,7 +191,7 @@ class Cell:
         self.turn_ns = system.turns.limit if own is None else turn_ns(own)
         self.children = NO_CHILDREN
         self.mailbox = self._make_mailbox()
-        self.ref = ActorRef(self)
+        self.ref = ActorRef(self, self.mailbox)
         self.ended = self.clock()
         self.waits, self.runs = [0] * FEW_BUCKETS, [0] * FEW_BUCKETS
 
@@ -203,24 +203,20 @@ class Cell:
         Its ref and its mailbox refer to it; it does not hold them any more. A program that has no cycle collector, or has frozen
         what it finds (``gc.freeze``), would keep every actor that has stopped.
         """
-        self._left = weakref.ref(self.ref), weakref.ref(self.mailbox)
+        self._left = weakref.ref(self.ref)
         del self.ref, self.mailbox
 
     def __getattr__(self, name: str) -> Any:
-        """Return a dead actor's ref or mailbox: others have it, or nobody can tell it from another one."""
+        """Return a dead actor's ref or mailbox: those that others have; or new ones, which nobody can tell from the first."""
         if name not in ("ref", "mailbox") or self._left is None:
             raise AttributeError(f"a cell has no {name}", name=name, obj=self)
-        ref, mailbox = (each() for each in self._left)
-        if mailbox is None:
+        ref = self._left()
+        if ref is None:
             mailbox = self._make_mailbox()
             close(mailbox)
-            self._left = self._left[0], weakref.ref(mailbox)
-        if name == "mailbox":
-            return mailbox
-        if ref is None:
-            ref = ActorRef(self)
-            self._left = weakref.ref(ref), self._left[1]
-        return ref
+            ref = ActorRef(self, mailbox)
+            self._left = weakref.ref(ref)
+        return ref if name == "ref" else ref.actor_inbox
 
     def _make_mailbox(self) -> Mailbox:
         own = self.actor_class

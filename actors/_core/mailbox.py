@@ -86,7 +86,6 @@ class Mailbox:
     """
 
     __slots__ = (
-        "__weakref__",
         "_priority",
         "_system",
         "_unstashed",
