@@ -74,6 +74,7 @@ class Cell:
     """Whether the actor's code runs in a thread of its own."""
 
     mailbox_class: ClassVar[type[Mailbox]] = Mailbox
+    ref_class: ClassVar[type[ActorRef[Any]]] = ActorRef
 
     system: ActorSystem
     parent: Cell | None
@@ -191,7 +192,7 @@ class Cell:
         self.turn_ns = system.turns.limit if own is None else turn_ns(own)
         self.children = NO_CHILDREN
         self.mailbox = self._make_mailbox()
-        self.ref = ActorRef(self, self.mailbox)
+        self.ref = self.ref_class(self, self.mailbox)
         self.ended = self.clock()
         self.waits, self.runs = [0] * FEW_BUCKETS, [0] * FEW_BUCKETS
 
@@ -214,7 +215,7 @@ class Cell:
         if ref is None:
             mailbox = self._make_mailbox()
             close(mailbox)
-            ref = ActorRef(self, mailbox)
+            ref = self.ref_class(self, mailbox)
             self._left = weakref.ref(ref)
         return ref if name == "ref" else ref.actor_inbox
 

@@ -43,6 +43,8 @@ class ProcessCell(Cell):
 
     __slots__ = ("hosted",)
 
+    ref_class: ClassVar[type[ActorRef[Any]]] = ProcessRef
+
     elsewhere: ClassVar[bool] = True
     """Whether the actor's code runs where no simulation can follow."""
 
@@ -59,7 +61,6 @@ class ProcessCell(Cell):
         self.hosted = actor_class
         host: type[Actor] = actor_class._host_class()
         super().__init__(system, parent, host, (args, kwargs), {}, name, supervision)
-        self.ref = ProcessRef(self)
 
     def retire(self) -> None:
         """Kill the process if it is still there."""
