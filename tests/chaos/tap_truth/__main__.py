@@ -103,9 +103,10 @@ class Run:
         while differs and time.monotonic() < deadline:
             await self.look(during)
             with contextlib.suppress(*UNREACHABLE):
-                differs = await self.differences()
-        if not differs:
-            differs = self.compare_tool(await world.groups(), await asyncio.to_thread(world.lags))
+                # The tool takes seconds: what changes meanwhile, such as the first commit of a member, differs once.
+                differs = await self.differences() or self.compare_tool(
+                    await world.groups(), await asyncio.to_thread(world.lags)
+                )
         self.note(differs, f"{during}, {QUIET_WITHIN:g} s after it")
         world.write(True)
         print(f"{during}: {'agreed' if not differs else 'differed'} when quiet", flush=True)

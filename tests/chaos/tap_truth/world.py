@@ -117,7 +117,8 @@ class World:
         producer = Producer({"bootstrap.servers": ",".join(self.here), "linger.ms": 20, "log_level": 0})
         while not self._over.is_set():
             if not self._writing.is_set():
-                producer.flush(30)
+                while producer.flush(5) and not self._over.is_set():
+                    pass  # on a slow machine the first leaders are found after a while
                 self._paused.set()
                 self._writing.wait()
             with contextlib.suppress(BufferError):
