@@ -10,7 +10,7 @@ import ssl
 from typing import Any, Final
 
 from pixy.api.asgi.types import Scope, certificate_of
-from pixy.api.edge.connections import Slot, share_of
+from pixy.api.edge.connections import Slot, peer_name, share_of
 from pixy.api.edge.edge import Edge
 from pixy.api.edge.unread import Unread
 
@@ -84,6 +84,7 @@ class AsgiConnection:
         self.sockname = scope.get("server")
         self.ssl_context = _TLS if tls else None
         self.slot = Slot(caller, _nothing)
+        self.slot.peer = peer_name(client)
         self.unread = Unread(edge.budget.share(caller))
         self.body_deadline = edge.body_deadline
         self.readable = asyncio.Event()

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
 
-from pixy.api.edge.connections import Book, Slot, caller_of
+from pixy.api.edge.connections import Book, Slot, caller_of, peer_name
 from pixy.api.edge.greeting import greeted
 from pixy.api.edge.pace import Pace
 from pixy.api.edge.refusals import Refusals, Refused, ignore
@@ -116,7 +116,7 @@ class Acceptor:
     def _readable(self) -> None:
         for _ in range(_BATCH):
             try:
-                connection, _ = self._listener.accept()
+                connection, peer = self._listener.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
@@ -127,7 +127,7 @@ class Acceptor:
                 self.accepting = False  # the listener sees it, and ends the process
                 logger.error("cannot accept connections: %s", error)
                 return
-            self._admit(connection)
+            self._admit(connection, peer)
 
     def _pause(self, error: OSError) -> None:
         self._refusals.count(f"no connection can be accepted: {error.strerror}")
@@ -138,7 +138,7 @@ class Acceptor:
         self._paused = None
         self._loop.add_reader(self._listener, self._readable)
 
-    def _admit(self, connection: socket.socket) -> None:
+    def _admit(self, connection: socket.socket, peer: object) -> None:
         try:
             connection.setblocking(False)
             caller = caller_of(connection)
@@ -149,6 +149,7 @@ class Acceptor:
         if isinstance(slot, str):
             self._refuse(connection, caller, slot)
             return
+        slot.peer = peer_name(peer)
         task = self._loop.create_task(self._connect(connection, slot))
         self._connecting.add(task)
         task.add_done_callback(self._connecting.discard)

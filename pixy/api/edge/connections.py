@@ -16,6 +16,8 @@ from pixy.config.model import Connections
 IN_ALL: Final = "connections.max"
 PER_ADDRESS: Final = "connections.max_per_address"
 ADMIN: Final = "connections.max_admin"
+UNIX: Final = "unix"
+"""The address of a peer on a unix socket."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class Slot:
         self.caller = caller
         """The caller whose share the connection counts against; see :func:`caller_of`."""
         self.peer = ""
-        """The peer's address and port, once a transport has asked for it."""
+        """The peer's address and port; ``unix`` on a unix socket. The connection itself forgets them when it is reset."""
         self.known: tuple[Any, Caller] | None = None
         """The last head that has shown a caller, and who he was."""
         self._free: Callable[[str], None] | None = free
@@ -147,6 +149,15 @@ def caller_of(connection: socket.socket) -> str:
     return share_of(connection.getpeername()[0])
 
 
+def peer_name(address: object) -> str:
+    """Return the address and port of a peer as logs show them; ``unix`` on a unix socket, whose clients choose the name themselves.
+
+    Args:
+        address: as the socket, or a transport's ``peername``, has it.
+    """
+    return f"{address[0]}:{address[1]}" if isinstance(address, tuple) else UNIX
+
+
 def share_of(host: str) -> str:
     """Return the address whose share an address counts against; see :func:`caller_of`."""
     try:
@@ -177,11 +188,13 @@ __all__ = [
     "ADMIN",
     "IN_ALL",
     "PER_ADDRESS",
+    "UNIX",
     "Book",
     "Bounds",
     "Slot",
     "bounds",
     "caller_of",
+    "peer_name",
     "share_of",
     "share_of_forwarded",
 ]

@@ -9,6 +9,8 @@ from aiohttp import web
 from aiohttp.helpers import reify
 from aiohttp.streams import EMPTY_PAYLOAD
 
+from pixy.api.edge.connections import Slot
+
 SERVER: Final = "kafka-pixy"
 """The header Server of every answer; aiohttp's own text would name the versions of Python and aiohttp."""
 _ORIGIN: Final = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
@@ -34,7 +36,11 @@ class HttpRequest(web.BaseRequest):
     def remote(self) -> str | None:
         """The address of the client; None on a unix socket, whose clients choose the name of their end themselves."""
         peer = self._transport_peername
-        return str(peer[0]) if isinstance(peer, tuple) else None
+        if isinstance(peer, tuple):
+            return str(peer[0])
+        # The address of a connection that was reset is gone: it must not be taken for one on a unix socket, which may be trusted.
+        slot: Slot | None = getattr(self._protocol, "slot", None)
+        return None if slot is None else slot.peer.rpartition(":")[0] or None
 
     def _finish(self) -> None:
         # Called when the handler has ended, before the answer is written unless the handler has done it.

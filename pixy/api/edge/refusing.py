@@ -15,7 +15,7 @@ from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler
 
 from pixy.api.edge.acceptor import refusal
-from pixy.api.edge.connections import Slot
+from pixy.api.edge.connections import UNIX, Slot
 from pixy.api.edge.refusals import Refused
 
 _TAKEN = 1.0
@@ -105,8 +105,8 @@ class Refusing(RequestHandler):
         return bool(self._messages) and self._messages[0][0] is message
 
     def _tell(self, status: int, text: str) -> None:
-        peer = self.transport.get_extra_info("peername") if self.transport is not None else None
-        self._told(status, f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else self.slot.caller, text)
+        peer = self.slot.peer
+        self._told(status, self.slot.caller if peer in ("", UNIX) else peer, text)
 
 
 __all__ = ["Refusing"]

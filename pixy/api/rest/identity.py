@@ -10,7 +10,7 @@ from typing import Final
 from aiohttp import hdrs, web
 from multidict import istr
 
-from pixy.api.edge.connections import Slot
+from pixy.api.edge.connections import Slot, peer_name
 from pixy.api.identity import API_KEY, single
 from pixy.auth.authenticator import Authenticator
 from pixy.auth.hops import PROOF_HEADER
@@ -83,7 +83,7 @@ def address_of(request: web.BaseRequest) -> str:
     if slot is not None and slot.peer:
         return slot.peer
     peer = request.transport.get_extra_info("peername") if request.transport is not None else None
-    address = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else "unix"
+    address = peer_name(peer)
     if slot is not None and request.transport is not None:
         slot.peer = address
     return address

@@ -12,8 +12,10 @@ from yarl import URL
 
 from pixy.api.edge.budget import Budget
 from pixy.api.edge.callers import caller_of_call, caller_of_request
+from pixy.api.edge.connections import Slot
 from pixy.api.edge.http_request import HttpRequest
 from pixy.api.edge.proxies import HOP_HEADER, TrustedProxies
+from pixy.api.rest.identity import address_of
 from pixy.auth.principal import ANONYMOUS, Caller, Principal, current
 from pixy.config.model import App, Rest
 from pixy.errors import OverBudget
@@ -66,7 +68,7 @@ def test_the_last_address_of_the_last_line_is_the_one_that_the_proxy_has_added(
         assert caller_of_request(request, proxies, "10.0.0.1") == expected
 
 
-def request_from(peer: object, **headers: str) -> HttpRequest:
+def request_from(peer: object, slot: Slot | None = None, **headers: str) -> HttpRequest:
     message = SimpleNamespace(
         headers=CIMultiDict({name.replace("_", "-"): value for name, value in headers.items()}),
         method="GET",
@@ -74,7 +76,7 @@ def request_from(peer: object, **headers: str) -> HttpRequest:
         url=URL("/topics"),
         version=HttpVersion11,
     )
-    protocol = SimpleNamespace(peername=peer, sockname=None, ssl_context=None)
+    protocol = SimpleNamespace(peername=peer, sockname=None, ssl_context=None, slot=slot, transport=None)
     nothing = cast(Any, None)
     return HttpRequest(cast(Any, message), nothing, cast(Any, protocol), nothing, nothing, nothing)
 
@@ -139,3 +141,16 @@ def test_however_many_callers_take_all_they_can_the_next_one_finds_room() -> Non
     for caller in "abcd":
         budget.share(caller).keep(64 * 1024)
     budget.share("e").take(1)
+
+
+def test_a_request_of_a_connection_that_was_reset_has_its_address() -> None:
+    slot = Slot("10.0.0.7", lambda _caller: None)
+    slot.peer = "10.0.0.7:5"
+    request = request_from(None, slot=slot, X_Forwarded_For="10.6.6.6")
+    assert address_of(request) == "10.0.0.7:5"
+    assert request.remote == "10.0.0.7"
+    assert not TrustedProxies(App(trusted_proxies=["unix"])).trusts(request)
+    slot.peer = "unix"
+    request = request_from(None, slot=slot, X_Forwarded_For="10.6.6.6")
+    assert address_of(request) == "unix"
+    assert TrustedProxies(App(trusted_proxies=["unix"])).trusts(request)

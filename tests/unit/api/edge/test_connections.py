@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
+import time
+from pathlib import Path
+
 import pytest
 
+from pixy.api.edge.acceptor import Acceptor
 from pixy.api.edge.connections import ADMIN, IN_ALL, PER_ADDRESS, Book, Slot, bounds, share_of
 from pixy.api.edge.heads import Heads
+from pixy.api.edge.pace import HANDSHAKES, Pace
 from pixy.api.edge.refusals import Refusals
 from pixy.config.model import Connections
 
@@ -84,3 +91,29 @@ def test_what_happens_often_is_logged_once_a_minute(caplog: pytest.LogCaptureFix
     now = 61.0
     refusals.count("too many from b", "k")
     assert caplog.messages == ["too many from a", "too many from b (4 more since the last such line)"]
+
+
+async def test_the_address_of_a_peer_is_known_from_the_moment_it_is_accepted(tmp_path: Path) -> None:
+    """A connection that was reset has no address any more: it was logged as ``unix``, and trusted where ``unix`` is."""
+    places: list[Slot] = []
+    made = asyncio.Event()
+
+    def make(slot: Slot) -> asyncio.Protocol:
+        places.append(slot)
+        made.set()
+        return asyncio.Protocol()
+
+    for where, family in (("127.0.0.1", socket.AF_INET), (str(tmp_path / "s"), socket.AF_UNIX)):
+        made.clear()
+        with socket.socket(family) as listener, socket.socket(family) as client:
+            listener.bind((where, 0) if family == socket.AF_INET else where)
+            listener.listen()
+            listener.setblocking(False)
+            acceptor = Acceptor(listener, make, Book(10, 10), None, 10.0, Pace(time.monotonic, HANDSHAKES))
+            acceptor.start()
+            client.connect(listener.getsockname())
+            shown = "unix" if family == socket.AF_UNIX else "{}:{}".format(*client.getsockname())
+            async with asyncio.timeout(30):
+                await made.wait()
+            acceptor.close()
+        assert places[-1].peer == shown
