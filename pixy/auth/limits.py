@@ -66,14 +66,19 @@ class Use:
         if self.requests is not None:
             self.requests.spend(1, now)
 
-    def check_names(self, accesses: Sequence[Access], now: float) -> None:
+    def check_names(self, accesses: Sequence[Access], creates: bool, now: float) -> None:
         """Count the groups and topics of a request. Raises Limited.
 
         Args:
             accesses: what the request does: groups that it consumes as count, and topics that it writes or consumes.
+            creates: whether it makes the topic that it names, or sets offsets of the group, which makes that.
             now: seconds of the limiter's clock.
         """
         for access in accesses:
+            if creates and access.group is not None:
+                self.check_group((access.cluster, access.group), now)
+            elif creates and access.topic is not None:
+                self.check_topic((access.cluster, access.topic), now)
             if access.verb == "consume" and access.group is not None:
                 self.check_group((access.cluster, access.group), now)
             if access.verb in ("produce", "consume") and access.topic is not None:
@@ -97,7 +102,7 @@ class Use:
         self._topics[key] = None
 
     def check_group(self, key: tuple[str, str], now: float) -> None:
-        """Count a group that the principal consumes as. Raises Limited.
+        """Count a group that the principal consumes as, or sets offsets of. Raises Limited.
 
         Args:
             key: cluster and group; the group counts for :data:`GROUP_KEPT` from now on.
@@ -174,6 +179,7 @@ class Limiter:
         accesses: Sequence[Access],
         *,
         polls: bool,
+        creates: bool = False,
         permit: Callable[[Principal, Sequence[Access]], None] | None = None,
     ) -> Use:
         """Count a request; :meth:`end` must follow.
@@ -182,6 +188,7 @@ class Limiter:
             principal: who makes it.
             accesses: what it does.
             polls: whether it waits for messages.
+            creates: whether it makes the topic that it names, or sets offsets of the group.
             permit: called with ``principal`` and ``accesses``; raises an error if he may not do it. A refused request
                 counts against his rates; its group and topic are not remembered.
 
@@ -200,7 +207,7 @@ class Limiter:
         if permit is not None:
             permit(principal, accesses)
         if limited:
-            use.check_names(accesses, self._clock())
+            use.check_names(accesses, creates, self._clock())
         use.active += 1
         use.polls += polls
         self._active += 1

@@ -167,13 +167,16 @@ class Guard:
         """Raise Forbidden unless the rules let a caller do something. Neither limits nor the audit log take part."""
         self.rules.check(caller.principal, access)
 
-    def begin(self, caller: Caller, *accesses: Access, polls: bool = False) -> Operation:
+    def begin(
+        self, caller: Caller, *accesses: Access, polls: bool = False, creates: bool = False
+    ) -> Operation:
         """Permit an operation.
 
         Args:
             caller: who.
             accesses: all that the operation does; the first one names it.
             polls: whether it waits for messages.
+            creates: whether it makes the topic that it names, or sets offsets of the group: both count for ``limits``.
 
         Raises:
             InvalidParameter: a name is too long for Kafka.
@@ -187,7 +190,7 @@ class Guard:
             if len(cluster) > LONGEST or len(topic or "") > LONGEST or len(group or "") > LONGEST:
                 raise InvalidParameter(f"a name is longer than {LONGEST} characters")
         try:
-            use = limiter.begin(caller.principal, accesses, polls=polls, permit=self._permit)
+            use = limiter.begin(caller.principal, accesses, polls=polls, creates=creates, permit=self._permit)
         except (Forbidden, Limited) as error:
             if audit is not None:
                 audit.refused(caller, accesses[0], error)
@@ -195,13 +198,14 @@ class Guard:
         return Operation(limiter, use, audit, caller, accesses[0], polls)
 
     @contextlib.contextmanager
-    def act(self, caller: Caller, access: Access, action: str) -> Iterator[None]:
+    def act(self, caller: Caller, access: Access, action: str, *, creates: bool = False) -> Iterator[None]:
         """Permit an operator's action for a ``with`` block. The audit log gets a record of it, whatever ``audit.verbs`` says.
 
         Args:
             caller: who.
             access: what it is done to.
             action: its name.
+            creates: see :meth:`begin`.
 
         Raises:
             InvalidParameter: a name is too long for Kafka.
@@ -212,7 +216,9 @@ class Guard:
             raise InvalidParameter(f"a name is longer than {LONGEST} characters")
         limiter, audit, began = self.limiter, self.audit, time.monotonic()
         try:
-            use = limiter.begin(caller.principal, (access,), polls=False, permit=self._permit)
+            use = limiter.begin(
+                caller.principal, (access,), polls=False, creates=creates, permit=self._permit
+            )
         except (Forbidden, Limited) as error:
             if audit is not None:
                 audit.refused(caller, access, error, action)

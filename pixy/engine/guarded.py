@@ -130,7 +130,7 @@ class GuardedCluster:
 
     async def set_offsets(self, topic: str, group: str, offsets: tuple[tuple[int, int, str], ...]) -> None:
         """Set a group's offsets: ``admin`` on topic and group."""
-        with self._guard.begin(self._caller, self._to("admin", topic, group)):
+        with self._guard.begin(self._caller, self._to("admin", topic, group), creates=True):
             await self._client.set_offsets(topic, group, offsets)
 
     async def topics(self, *, with_partitions: bool, with_config: bool) -> list[TopicInfo]:

@@ -27,8 +27,9 @@ class GuardedAdmin:
         return Access(verb, self._cluster, topic, group)
 
     async def create_topic(self, topic: NewTopic, *, validate_only: bool = False) -> None:
-        """Create a topic: ``admin`` on it."""
-        with self._guard.begin(self._caller, self._to("admin", topic.name)):
+        """Create a topic: ``admin`` on it. It counts as a new topic of the caller's, unless it is only validated."""
+        creates = not validate_only
+        with self._guard.begin(self._caller, self._to("admin", topic.name), creates=creates):
             await self._client.create_topic(topic, validate_only=validate_only)
 
     async def alter_topic(

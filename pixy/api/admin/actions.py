@@ -34,6 +34,9 @@ _PATH: Final = 600
 """Characters of an actor's path in the log and the audit log."""
 _TIMES: Final = {"end": -1, "beginning": -2}
 
+_CREATES: Final = "reset"
+"""The action that makes a group of Kafka's where there is none."""
+
 _WHERE: Final = ("group", "confirm", "cluster")
 _DESCRIBED: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "pause": (
@@ -184,7 +187,7 @@ class Actions:
             if self._guard is None:
                 yield
             else:
-                with self._guard.act(self._guard.caller(), access, name):
+                with self._guard.act(self._guard.caller(), access, name, creates=name == _CREATES):
                     yield
         except PixyError as problem:
             logger.warning(

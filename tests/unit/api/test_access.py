@@ -560,6 +560,45 @@ async def test_limits_are_the_same_on_every_api_and_say_when_to_try_again(daemon
             assert (await ask(http, base, "DELETE", path, Row([], headers=JSON), right[1])).status == status
 
 
+async def test_topics_and_groups_that_are_made_count_by_every_api(daemon: Guarded) -> None:
+    assert daemon.engine.guard is not None
+    right = daemon.keys["right"]
+    daemon.allow(Rule(["key:app"], ["*"], topics=["*"], groups=["*"]))
+
+    def limit() -> None:
+        assert daemon.engine.guard is not None
+        limits = [Limit(["*"], groups=2, new_topics_per_minute=2)]
+        daemon.engine.guard.limiter = Limiter(limits, {}, 100, lambda: 0.0)
+
+    async with (
+        aiohttp.ClientSession() as http,
+        grpc.aio.insecure_channel(daemon.engine.addresses["grpc"]) as channel,
+    ):
+        base = f"http://{daemon.engine.addresses['rest']}"
+        for method, path, row in (
+            ("PUT", "/topics/{}", Row([], {})),
+            ("PUT", "/clusters/main/topics/{}", Row([], {})),
+            ("POST", f"/topics/{T}/offsets?group={{}}", Row([], [])),
+        ):
+            limit()
+            answers = [await ask(http, base, method, path.format(f"n{n}"), row, right) for n in range(3)]
+            assert [each.status for each in answers] == [REACHED, REACHED, 429], path
+            assert answers[2].headers["Retry-After"] in ("30", "60")
+        credential = ("x-api-key", right)
+        for name, request in (
+            ("CreateTopic", lambda n: pb.CreateTopicRq(topic=f"n{n}")),
+            ("SetOffsets", lambda n: pb.SetOffsetsRq(topic=T, group=f"n{n}")),
+        ):
+            limit()
+            codes = [(await call(channel, name, request(n), credential))[0] for n in range(3)]
+            assert codes[1:] == [grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED], name
+        limit()
+        for n in range(4):
+            request = pb.CreateTopicRq(topic=f"n{n}", validate_only=True)
+            code = (await call(channel, "CreateTopic", request, credential))[0]
+            assert code is grpc.StatusCode.UNAVAILABLE, "what is only validated makes no topic"
+
+
 async def test_bytes_count_in_both_directions(daemon: Guarded) -> None:
     assert daemon.engine.guard is not None
     base = f"http://{daemon.engine.addresses['rest']}"

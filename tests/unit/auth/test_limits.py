@@ -140,6 +140,27 @@ def test_new_topics(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(found._uses[A.name, 0]._topics) == 5
 
 
+def test_what_is_created_counts_like_what_is_used(clock: Clock) -> None:
+    """Creating topics and setting offsets of groups went on without any bound, whatever producing and consuming had."""
+    found = limiter(clock, Limit(["*"], new_topics_per_minute=2, groups=2))
+
+    def create(access: Access) -> None:
+        found.end(found.begin(A, (access,), polls=False, creates=True), polls=False)
+
+    once(found, access=Access("produce", "c", "t1"))
+    for topic in ("t1", "t2", "t2"):
+        create(Access("admin", "c", topic))
+    with pytest.raises(Limited, match="2 new topics a minute"):
+        create(Access("admin", "c", "t3"))
+    once(found, access=Access("admin", "c", "t3"))  # a change, or a deletion
+    once(found, access=Access("consume", "c", "t1", "g1"))
+    for group in ("g1", "g2"):
+        create(Access("admin", "c", "t4", group))
+    with pytest.raises(Limited, match="2 groups"):
+        create(Access("admin", "c", "t4", "g3"))
+    once(found, access=Access("admin", "c", None, "g3"))
+
+
 def test_the_first_element_that_names_a_principal_counts(clock: Clock) -> None:
     found = limiter(clock, Limit(["key:a"], groups=1), Limit(["key:*"], groups=2))
     assert [found.limit_of(each).groups for each in (A, B, Principal("jwt:a"))] == [1, 2, 0]
