@@ -47,6 +47,32 @@ class TokenBucket:
         self._refill(now)
         self._level -= tokens
 
+    def resized(self, rate: float, size: float, now: float) -> TokenBucket:
+        """Return a bucket of another rate and size that is as full as this one, in proportion; this one, if they are the same.
+
+        Args:
+            rate: tokens a second, above 0.
+            size: the most that may be there at once.
+            now: seconds.
+        """
+        if (rate, size) == (self._rate, self._size):
+            return self
+        self._refill(now)
+        made = TokenBucket(rate, size, now)
+        made._level = size * self._level / self._size
+        return made
+
+    def lower(self, other: TokenBucket, now: float) -> None:
+        """Have no more tokens than another bucket has.
+
+        Args:
+            other: the other one.
+            now: seconds.
+        """
+        for each in (self, other):
+            each._refill(now)
+        self._level = min(self._level, other._level)
+
     def _refill(self, now: float) -> None:
         if now > self._at:
             self._level = min(self._size, self._level + (now - self._at) * self._rate)

@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from pixy.auth.buckets import TokenBucket
 from pixy.auth.patterns import Who
 from pixy.auth.principal import Principal
-from pixy.auth.rules import MAX_NAME, Access
+from pixy.auth.rules import Access
+from pixy.auth.use import GROUP_KEPT, Use
 from pixy.config.security import Limit
 from pixy.errors import ConfigError, Limited
 
@@ -23,102 +23,16 @@ SHARE: Final = 4
 """One principal may have fewer requests under way than this many times those that are free."""
 MAX_PRINCIPALS: Final = 10_000
 """Principals that are remembered; the one that was idle the longest is forgotten first."""
-MAX_TOPICS: Final = 2_000
-"""Topics that are remembered of each principal."""
-GROUP_KEPT: Final = 60.0
-"""Seconds that a group counts after its last request; a group without requests ends sooner."""
 _UNLIMITED = Limit()
 
 
-class Use:
-    """The present use of one principal.
+class _Total:
+    """Requests under way of all principals; limiters that follow each other have one."""
 
-    Attributes:
-        active: his requests under way.
-        polls: those of them that wait for messages.
-    """
+    __slots__ = ("active",)
 
-    __slots__ = ("_groups", "_topics", "active", "bytes", "limit", "name", "new_topics", "polls", "requests")
-
-    def __init__(self, name: str, limit: Limit, now: float) -> None:
-        def bucket(rate: float) -> TokenBucket | None:
-            return TokenBucket(rate, max(1.0, rate * limit.burst), now) if rate else None
-
-        per_minute = limit.new_topics_per_minute
-        self.name = name
-        self.limit = limit
+    def __init__(self) -> None:
         self.active = 0
-        self.polls = 0
-        self.requests = bucket(limit.requests_per_second)
-        self.bytes = bucket(limit.bytes_per_second)
-        self.new_topics = TokenBucket(per_minute / 60, per_minute, now) if per_minute else None
-        self._topics: dict[tuple[str, str], None] = {}
-        self._groups: dict[tuple[str, str], float] = {}
-
-    def check_rates(self, now: float) -> None:
-        """Count a request. Raises Limited."""
-        if self.requests is not None:
-            wait = self.requests.wait(1, now)
-            if wait:
-                self._refuse(f"{self.limit.requests_per_second:g} requests a second", wait)
-        if self.bytes is not None and (wait := self.bytes.wait(1, now)):
-            self._refuse(f"{self.limit.bytes_per_second:g} bytes a second", wait)
-        if self.requests is not None:
-            self.requests.spend(1, now)
-
-    def check_names(self, accesses: Sequence[Access], creates: bool, now: float) -> None:
-        """Count the groups and topics of a request. Raises Limited.
-
-        Args:
-            accesses: what the request does: groups that it consumes as count, and topics that it writes or consumes.
-            creates: whether it makes the topic that it names, or sets offsets of the group, which makes that.
-            now: seconds of the limiter's clock.
-        """
-        for access in accesses:
-            if creates and access.group is not None:
-                self.check_group((access.cluster, access.group), now)
-            elif creates and access.topic is not None:
-                self.check_topic((access.cluster, access.topic), now)
-            if access.verb == "consume" and access.group is not None:
-                self.check_group((access.cluster, access.group), now)
-            if access.verb in ("produce", "consume") and access.topic is not None:
-                self.check_topic((access.cluster, access.topic), now)
-
-    def check_topic(self, key: tuple[str, str], now: float) -> None:
-        """Count a topic that the principal has not used before. Raises Limited.
-
-        Args:
-            key: cluster and topic.
-            now: seconds of the limiter's clock.
-        """
-        if self.new_topics is None or key in self._topics or len(key[1]) > MAX_NAME:
-            return  # the engine refuses a longer name
-        wait = self.new_topics.wait(1, now)
-        if wait:
-            self._refuse(f"{self.limit.new_topics_per_minute} new topics a minute", wait)
-        self.new_topics.spend(1, now)
-        if len(self._topics) >= MAX_TOPICS:
-            del self._topics[next(iter(self._topics))]
-        self._topics[key] = None
-
-    def check_group(self, key: tuple[str, str], now: float) -> None:
-        """Count a group that the principal consumes as, or sets offsets of. Raises Limited.
-
-        Args:
-            key: cluster and group; the group counts for :data:`GROUP_KEPT` from now on.
-            now: seconds of the limiter's clock.
-        """
-        most = self.limit.groups
-        if not most:
-            return
-        if key not in self._groups and len(self._groups) >= most:
-            self._groups = {name: at for name, at in self._groups.items() if now - at < GROUP_KEPT}
-            if len(self._groups) >= most:
-                self._refuse(f"{most} groups", GROUP_KEPT - (now - min(self._groups.values())))
-        self._groups[key] = now
-
-    def _refuse(self, what: str, wait: float) -> None:
-        raise Limited(f"{self.name} may have {what} (`limits`)", wait)
 
 
 class Limiter:
@@ -129,6 +43,8 @@ class Limiter:
         groups: ``auth.groups``.
         most: ``max_concurrent_requests``.
         clock: seconds.
+        earlier: what has counted until now, by other limits. What it has counted is taken over with the next request, in the
+            thread of the requests: a reload gives nobody anything anew. Requests that it has counted still end there.
 
     Raises:
         ConfigError: a pattern is wrong.
@@ -140,6 +56,7 @@ class Limiter:
         groups: Mapping[str, Sequence[str]],
         most: int,
         clock: Callable[[], float] = time.monotonic,
+        earlier: Limiter | None = None,
     ) -> None:
         self._limits: list[tuple[Who, Limit]] = []
         self._uses: dict[tuple[str, int], Use] = {}
@@ -154,7 +71,17 @@ class Limiter:
         """The principal of the last request, and his use, which is the last of all."""
         self._most = most
         self._clock = clock
-        self._active = 0
+        self._earlier = earlier
+        self._total: _Total = _Total() if earlier is None else earlier._total
+        if earlier is not None:
+            # Here, because a reload is in a thread of its own: with many callers and limits it takes a while.
+            for principal in list(earlier._numbers):
+                self._number(principal)
+
+    @property
+    def active(self) -> int:
+        """Requests under way."""
+        return self._total.active
 
     def limit_of(self, principal: Principal) -> Limit:
         """Return the limit of a principal."""
@@ -197,7 +124,7 @@ class Limiter:
         """
         last = self._last
         use = last[1] if last is not None and last[0] is principal else self._use(principal)
-        if use.active >= SHARE * (self._most - self._active):
+        if use.active >= SHARE * (self._most - self._total.active):
             raise Limited("this caller's share of `max_concurrent_requests` is in use")
         limited = use.limit is not _UNLIMITED
         if limited:
@@ -210,7 +137,7 @@ class Limiter:
             use.check_names(accesses, creates, self._clock())
         use.active += 1
         use.polls += polls
-        self._active += 1
+        self._total.active += 1
         return use
 
     def end(self, use: Use, *, polls: bool) -> None:
@@ -220,9 +147,11 @@ class Limiter:
             use: as returned by :meth:`begin`.
             polls: as told there.
         """
+        self._total.active -= 1
+        while use.heir is not None:
+            use = use.heir
         use.active -= 1
         use.polls -= polls
-        self._active -= 1
 
     def spend(self, use: Use, size: Callable[[], int]) -> None:
         """Count bytes that a principal has sent or got.
@@ -235,6 +164,8 @@ class Limiter:
             use.bytes.spend(size(), self._clock())
 
     def _use(self, principal: Principal) -> Use:
+        if self._earlier is not None:
+            self._take_over()
         key = principal.name, self._number(principal)
         use = self._uses.pop(key, None)
         if use is None:
@@ -242,10 +173,30 @@ class Limiter:
                 idle = next((each for each, found in self._uses.items() if not found.active), None)
                 if idle is not None:
                     del self._uses[idle]
-            use = Use(principal.name, self.limit_of(principal), self._clock())
+            use = Use(principal, self.limit_of(principal), self._clock())
+        use.principal = principal
         self._uses[key] = use  # the last one of the dictionary has just been active
         self._last = principal, use
         return use
+
+    def _take_over(self) -> None:
+        """Go on with what earlier limiters have counted, from the first one on: there may have been no request between two reloads."""
+        chain = [self]
+        while (earlier := chain[-1]._earlier) is not None:
+            chain.append(earlier)
+        while len(chain) > 1:
+            chain.pop()._hand_over(chain[-1])
+
+    def _hand_over(self, heir: Limiter) -> None:
+        now = self._clock()
+        for use in self._uses.values():
+            principal = use.principal
+            use.use_limit(heir.limit_of(principal), now)
+            first = heir._uses.setdefault((use.name, heir._number(principal)), use)
+            if first is not use:
+                first.absorb(use, now)
+        self._uses = {}
+        heir._earlier = None
 
 
 def whole_seconds(error: Limited) -> str:

@@ -92,7 +92,7 @@ class Guard:
         self.owned = OwnedInstances()
 
     def reload(self, config: App) -> None:
-        """Use other rules, limits and groups from now on. What callers have used up counts on if the limits are the same.
+        """Use other rules, limits and groups from now on. What callers have used up counts on, also where their limits change.
 
         A file that is empty or half written is a valid configuration without ``auth``, rules and limits, and would let
         everybody do everything.
@@ -113,7 +113,9 @@ class Guard:
             )
         rules = Rules(config.rules, auth.groups)
         if (config.limits, auth.groups) != (earlier.limits, earlier.auth.groups):
-            self.limiter = Limiter(config.limits, auth.groups, earlier.max_concurrent_requests)
+            self.limiter = Limiter(
+                config.limits, auth.groups, earlier.max_concurrent_requests, earlier=self.limiter
+            )
         self.rules = rules
         self._config = config
 

@@ -630,7 +630,7 @@ async def test_what_is_over_is_not_counted_any_more(daemon: Guarded) -> None:
             await ask(http, base, method, path, row, daemon.keys["right"])
             daemon.allow(rule(NOTHING))
             await ask(http, base, method, path, row, daemon.keys["right"])
-    assert limiter._active == 0
+    assert limiter.active == 0
     assert {(use.active, use.polls) for use in limiter._uses.values()} == {(0, 0)}
 
 

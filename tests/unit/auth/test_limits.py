@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, strategies as st
 
-from pixy.auth import limits as module
+from pixy.auth import limits as module, use as use_module
 from pixy.auth.buckets import TokenBucket
 from pixy.auth.limits import GROUP_KEPT, Limiter, Use, whole_seconds
 from pixy.auth.principal import Principal
@@ -126,7 +126,7 @@ def test_groups(clock: Clock) -> None:
 
 
 def test_new_topics(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_TOPICS", 5)
+    monkeypatch.setattr(use_module, "MAX_TOPICS", 5)
     found = limiter(clock, Limit(["*"], new_topics_per_minute=3))
     for topic in ("t1", "t2", "t3", "t1", "t2"):
         once(found, access=Access("produce", "c", topic))
@@ -166,6 +166,68 @@ def test_the_first_element_that_names_a_principal_counts(clock: Clock) -> None:
     assert [found.limit_of(each).groups for each in (A, B, Principal("jwt:a"))] == [1, 2, 0]
     with pytest.raises(ConfigError, match=r"^limits\[0\]: bad pattern"):
         limiter(clock, Limit(["a*b"]))
+
+
+def test_a_reload_that_changes_another_limit_changes_nothing(clock: Clock) -> None:
+    mine = Limit(
+        ["key:a"], requests_per_second=2, burst=5.0, waiting_polls=2, groups=1, new_topics_per_minute=1
+    )  # type: ignore[arg-type]
+    found = limiter(clock, mine, Limit(["key:b"], waiting_polls=2))
+    polls = [found.begin(A, (Access("consume", "c", "t", "g"),), polls=True) for _ in range(2)]
+    for burst in range(10):
+        # Also two reloads without a request in between, and another place of the element.
+        for _ in range(burst % 3):
+            found = Limiter([Limit(["key:b"], waiting_polls=9), mine], {}, 1000, clock, earlier=found)
+        if burst < 8:
+            assert "2 waiting polls" in str(refused(found, polls=True))
+    assert "2 requests a second" in str(refused(found))
+    assert found.active == 2
+    clock.now = 30.0
+    assert "1 groups" in str(refused(found, access=Access("consume", "c", "t", "g2")))
+    assert "1 new topics" in str(refused(found, access=Access("consume", "c", "t2", "g")))
+    found.end(polls.pop(), polls=True)
+    found.begin(A, (DESCRIBE,), polls=True)
+    assert "2 waiting polls" in str(refused(found, polls=True))
+
+
+def test_a_limit_that_changes_gives_back_nothing_that_is_used(clock: Clock) -> None:
+    def limits(rate: float, polls: int) -> list[Limit]:
+        return [Limit(["*"], requests_per_second=rate, burst=10.0, waiting_polls=polls)]  # type: ignore[arg-type]
+
+    found = Limiter(limits(1, 3), {}, 1000, clock)
+    held = [found.begin(A, (DESCRIBE,), polls=True) for _ in range(3)]
+    for _ in range(7):
+        once(found)
+    refused(found)
+    before = found
+    found = Limiter(limits(2, 4), {}, 1000, clock, earlier=found)
+    assert refused(found).retry_after == 0.5, "what was empty is empty"
+    clock.now = 10.0
+    held.append(found.begin(A, (DESCRIBE,), polls=True))
+    assert "4 waiting polls" in str(refused(found, polls=True))
+    before.end(held.pop(0), polls=True)  # its operation has the limiter of its begin
+    found.begin(A, (DESCRIBE,), polls=True)
+    found = Limiter([Limit(["key:b"])], {}, 1000, clock, earlier=found)
+    found = Limiter(limits(2, 4), {}, 1000, clock, earlier=found)
+    assert "4 waiting polls" in str(refused(found, polls=True)), "they were held while nothing limited them"
+    once(found, B)
+
+
+def test_two_limits_of_one_name_that_become_one_count_together(clock: Clock) -> None:
+    ops, rest = Principal("jwt:a", frozenset({"ops"})), Principal("jwt:a")
+    both = [Limit(["group:ops"], waiting_polls=2), Limit(["*"], waiting_polls=2)]
+    found = Limiter(both, {}, 1000, clock)
+    uses = [found.begin(each, (DESCRIBE,), polls=True) for each in (ops, rest)]
+    for _ in range(3):
+        found = Limiter(both[1:], {}, 1000, clock, earlier=found)
+        for each in (ops, rest):
+            assert "2 waiting polls" in str(refused(found, each, polls=True))
+    for use in uses:
+        found.end(use, polls=True)
+    assert found.active == 0
+    for each in (ops, rest):
+        found.begin(each, (DESCRIBE,), polls=True)
+    refused(found, ops, polls=True)
 
 
 def test_whoever_called_last_is_not_forgotten_first(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,7 +274,7 @@ def test_whoever_takes_all_he_can_leaves_room_for_all_others(clock: Clock) -> No
     assert fill(B) == 160
     for number in range(3):
         assert fill(Principal(f"key:{number}")) >= 1
-    assert found._active <= most
+    assert found.active <= most
 
 
 @given(st.lists(st.sampled_from("aaaaaaaaaab-"), max_size=300))

@@ -243,10 +243,10 @@ async def test_clients_that_have_gone(tmp_path: Path) -> None:
         writer.write(head.encode())
         guard = engine.guard
         assert guard is not None
-        while not guard.limiter._active:
+        while not guard.limiter.active:
             await asyncio.sleep(0.01)
         writer.close()
-        while guard.limiter._active:
+        while guard.limiter.active:
             await asyncio.sleep(0.01)
     [line] = written(tmp_path / "log")
     assert (line["path"], line["status"]) == ("/topics/t/messages", 499)

@@ -58,4 +58,27 @@ def test_what_is_refused_takes_no_place_among_groups_and_topics(guard: Guard) ->
     with pytest.raises(Limited):
         consume(guard, "g2")
     consume(guard, "g1")
-    assert guard.limiter._active == 0
+    assert guard.limiter.active == 0
+
+
+def test_a_reload_of_anybodys_limits_gives_nobody_anything_anew(guard: Guard) -> None:
+    consume(guard, "g1")
+    poll = guard.begin(CALLER, Access("consume", "c", "t", "g1"), polls=True)
+    app = App(proxies={"c": Proxy()})
+    app.auth.enabled = app.auth.anonymous = True
+    app.rules = [Rule(["key:a"], ["*"], topics=["*"], groups=["g*"])]
+    app.limits = [
+        Limit(["key:b"], groups=5),
+        Limit(["*"], groups=1, new_topics_per_minute=1, waiting_polls=1),
+    ]
+    guard.reload(app)
+    with pytest.raises(Limited, match="1 groups"):
+        consume(guard, "g2")
+    with pytest.raises(Limited, match="1 new topics"):
+        consume(guard, "g1", "t2")
+    with pytest.raises(Limited, match="1 waiting polls"):
+        guard.begin(CALLER, Access("consume", "c", "t", "g1"), polls=True)
+    with poll:
+        pass
+    with guard.begin(CALLER, Access("consume", "c", "t", "g1"), polls=True):
+        assert guard.limiter.active == 1

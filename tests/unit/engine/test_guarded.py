@@ -71,7 +71,7 @@ async def test_nobody_changes_the_topic_of_the_audit_log() -> None:
     ):
         with made.begin(ALICE, access):
             pass
-    assert made.limiter._active == 0
+    assert made.limiter.active == 0
 
 
 SEES = Rule(["jwt:alice"], ["describe"], topics=["a*"], groups=["g*"])
@@ -145,7 +145,7 @@ async def test_records_of_a_topic_that_the_caller_may_no_longer_consume_go_back(
     with pytest.raises(Forbidden, match="topic a2"):
         await instances.read("g", "i", READ)
     assert reader.given_back
-    assert made.limiter._active == 0
+    assert made.limiter.active == 0
 
 
 async def test_a_request_that_nobody_has_thought_of_is_refused() -> None:
