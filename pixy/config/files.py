@@ -158,6 +158,11 @@ def _read(key: str, path: str) -> tuple[bytes, str]:
     """Return the content of a file, or the problem."""
     try:
         with open(path, "rb") as file:
+            if (size := os.fstat(file.fileno()).st_size) > MAX_SMALL_FILE:
+                return (
+                    b"",
+                    f"{key} {path}: {size} bytes are too many, at most {MAX_SMALL_FILE} are read: name a file in PEM format",
+                )
             return file.read(_MAX_FILE), ""
     except PermissionError:
         return b"", f"{key} {path}: permission denied: the daemon's user must be able to read it"
@@ -183,7 +188,10 @@ def certificates_problem(key: str, path: str) -> str:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     try:
         context.load_verify_locations(path)
-    except (ssl.SSLError, ValueError):
+    except (
+        OSError,
+        ValueError,
+    ):  # ssl.SSLError is one; so is the lack of memory for a line of many megabytes
         return f"{key} {path}: its certificate is damaged: write the file again"
     return ""
 

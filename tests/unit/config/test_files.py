@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
+import ssl
 from pathlib import Path
 
 import pytest
 
+from pixy.api.tls import ServerTls
 from pixy.cli.main import main
 from pixy.config import App, Kafka, Proxy, validate
-from pixy.config.files import MAX_UNIX_PATH, problem_of
-from pixy.errors import ConfigError
+from pixy.config.files import MAX_UNIX_PATH, problem_of, tls_problem
+from pixy.config.model import Tls
+from pixy.errors import ConfigError, StartError
 from tests.in_process import run_in_process
 
 TLS_PROBLEMS = [
@@ -72,6 +76,42 @@ def test_good_certificates_have_no_problem(pem_folder: Path) -> None:
     assert problem_of(app) == ""
     app.tls.ciphers = "nonsense"
     assert problem_of(app).startswith("tls.ciphers 'nonsense': OpenSSL knows none of them")
+
+
+def test_a_certificate_of_many_megabytes_has_one_line(pem_folder: Path, tmp_path: Path) -> None:
+    large = tmp_path / "large.pem"
+    with large.open("wb") as file:
+        file.write(b"-----BEGIN CERTIFICATE-----\n")
+        file.truncate(30_000_000)
+    small = tls_problem(Tls(certificate_path=f"{pem_folder}/a.pem", key_path=f"{pem_folder}/a.key"))
+    assert small == ""
+    for chain, key, name in (
+        (large, pem_folder / "a.key", "tls.certificate_path"),
+        (pem_folder / "a.pem", large, "tls.key_path"),
+    ):
+        found = tls_problem(Tls(certificate_path=str(chain), key_path=str(key)))
+        assert found.startswith(f"{name} {large}: 30000000 bytes are too many, at most 16777216 are read: ")
+
+
+def test_whatever_openssl_raises_for_a_certificate_is_one_line(
+    pem_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It raised OSError with ENOMEM for a line of 30 MB; a reload logged tracebacks."""
+
+    def load(*_args: object, **_more: object) -> None:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", load)
+    with pytest.raises(
+        StartError, match=r"^tls\.certificate_path .*/a\.pem: its certificate is damaged: .*$"
+    ):
+        ServerTls(
+            Tls(
+                certificate_path=f"{pem_folder}/a.pem",
+                key_path=f"{pem_folder}/a.key",
+                client_ca_path=f"{pem_folder}/ca.pem",
+            )
+        )
 
 
 @pytest.mark.parametrize(
