@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from pixy.auth.buckets import RefusalBound
 from pixy.auth.principal import Caller, traceparent
@@ -17,6 +17,11 @@ from pixy.auth.rules import MAX_NAME, Access
 from pixy.config.security import Audit
 from pixy.errors import PixyError, Unauthenticated
 from pixy.json_lines import File, JsonLines, Record, Target
+
+CANCELLED: Final = "cancelled"
+"""The result of an operation that has changed nothing: its caller had gone before it began, or it only reads or waits."""
+UNKNOWN: Final = "unknown"
+"""The result of a change of which it is not known whether it was made."""
 
 
 class AuditLog:
@@ -71,7 +76,14 @@ class AuditLog:
         return self._all or verb in self._verbs or (self._sample > 0 and self._chance() < self._sample)
 
     def done(
-        self, caller: Caller, access: Access, seconds: float, error: BaseException | None, action: str = ""
+        self,
+        caller: Caller,
+        access: Access,
+        seconds: float,
+        error: BaseException | None,
+        action: str = "",
+        *,
+        answered: bool = True,
     ) -> None:
         """Record an operation that is over.
 
@@ -81,9 +93,23 @@ class AuditLog:
             seconds: how long it took.
             error: why it failed; None: it did not.
             action: an operator's; empty: it was something else.
+            answered: whether the caller was still there to hear of it.
         """
         result = "ok" if error is None else type(error).__name__
-        self._offer(result, caller, access, **_named(action), ms=round(seconds * 1000, 3), error=_text(error))
+        more = {} if answered else {"answered": False}
+        self._offer(result, caller, access, **_named(action), ms=_ms(seconds), error=_text(error), **more)
+
+    def given_up(self, result: str, caller: Caller, access: Access, seconds: float, action: str = "") -> None:
+        """Record an operation that nobody knows the end of, because whoever waited for it has stopped to.
+
+        Args:
+            result: :data:`CANCELLED` or :data:`UNKNOWN`.
+            caller: who.
+            access: what.
+            seconds: how long it took.
+            action: as of :meth:`done`.
+        """
+        self._offer(result, caller, access, **_named(action), ms=_ms(seconds), answered=False)
 
     def refused(self, caller: Caller, access: Access, error: PixyError, action: str = "") -> None:
         """Record an operation that was not permitted. There is a bound on such records; others are counted."""
@@ -141,8 +167,12 @@ def _named(action: str) -> dict[str, str]:
     return {"action": action} if action else {}
 
 
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 3)
+
+
 def _text(error: BaseException | None) -> str | None:
     return None if error is None else str(error) or None
 
 
-__all__ = ["AuditLog"]
+__all__ = ["CANCELLED", "UNKNOWN", "AuditLog"]

@@ -10,17 +10,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from pixy.auth.audit import AuditLog
+from pixy.auth.audit import UNKNOWN, AuditLog
 from pixy.auth.authenticator import Authenticator
-from pixy.auth.limits import Limiter, Use
+from pixy.auth.limits import Limiter
 from pixy.auth.principal import Caller, Principal, current
 from pixy.auth.rules import MAX_NAME, Access, Rules
 from pixy.config.model import App
 from pixy.engine.instances.owned import OwnedInstances
+from pixy.engine.operation import Operation
+from pixy.engine.unanswered import Unanswered
 from pixy.errors import (
     ConfigError,
     Forbidden,
@@ -36,39 +37,6 @@ from pixy.kafka.line_producer import LineProducer
 
 LONGEST: Final = 32_767
 """Characters of a name. Strings in Kafka's requests are no longer; a longer name is refused before patterns and limits look at it."""
-
-
-class Operation:
-    """Something that a caller does, from its permission to its end. A context manager."""
-
-    __slots__ = ("_access", "_audit", "_began", "_caller", "_limiter", "_polls", "_use")
-
-    def __init__(
-        self, limiter: Limiter, use: Use, audit: AuditLog | None, caller: Caller, access: Access, polls: bool
-    ) -> None:
-        # The limiter that has counted the operation; the guard may have another one when it ends.
-        self._limiter = limiter
-        self._use = use
-        self._caller = caller
-        self._access = access
-        self._polls = polls
-        self._audit = audit if audit is not None and audit.wants(access.verb) else None
-        self._began = 0.0 if self._audit is None else time.monotonic()
-
-    def carries(self, size: Callable[[], int]) -> None:
-        """Count the bytes that the operation has sent to Kafka or brought to the caller."""
-        if self._use.bytes is not None:
-            self._limiter.spend(self._use, size)
-
-    def __enter__(self) -> Operation:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._limiter.end(self._use, polls=self._polls)
-        if self._audit is not None:
-            self._audit.done(self._caller, self._access, time.monotonic() - self._began, error)
 
 
 class Guard:
@@ -90,6 +58,7 @@ class Guard:
         self._internal = (config.cluster_name(config.audit.cluster), audited) if audited else None
         self.limiter = Limiter(config.limits, config.auth.groups, config.max_concurrent_requests)
         self.owned = OwnedInstances()
+        self.unanswered = Unanswered()
 
     def reload(self, config: App) -> None:
         """Use other rules, limits and groups from now on. What callers have used up counts on, also where their limits change.
@@ -133,6 +102,7 @@ class Guard:
     async def stop(self) -> None:
         """End what :meth:`start` has begun. Waits some seconds for the audit log at most."""
         self.authenticator.stop()
+        await self.unanswered.end()
         if self.audit is not None:
             await asyncio.to_thread(self.audit.stop)
 
@@ -197,11 +167,13 @@ class Guard:
             if audit is not None:
                 audit.refused(caller, accesses[0], error)
             raise
-        return Operation(limiter, use, audit, caller, accesses[0], polls)
+        return Operation(limiter, use, audit, caller, accesses[0], polls, self.unanswered)
 
     @contextlib.contextmanager
     def act(self, caller: Caller, access: Access, action: str, *, creates: bool = False) -> Iterator[None]:
         """Permit an operator's action for a ``with`` block. The audit log gets a record of it, whatever ``audit.verbs`` says.
+
+        The block is part of a task of :attr:`unanswered`.
 
         Args:
             caller: who.
@@ -234,7 +206,11 @@ class Guard:
         finally:
             limiter.end(use, polls=False)
             if audit is not None:
-                audit.done(caller, access, time.monotonic() - began, failed, action)
+                seconds, answered = time.monotonic() - began, self.unanswered.answers
+                if isinstance(failed, asyncio.CancelledError):
+                    audit.given_up(UNKNOWN, caller, access, seconds, action)
+                else:
+                    audit.done(caller, access, seconds, failed, action, answered=answered)
 
     def begin_own(self, caller: Caller, access: Access) -> Operation:
         """Permit an operation on something that belongs to the caller, whatever the rules say.
@@ -255,7 +231,7 @@ class Guard:
             if audit is not None:
                 audit.refused(caller, access, error)
             raise
-        return Operation(limiter, use, audit, caller, access, False)
+        return Operation(limiter, use, audit, caller, access, False, self.unanswered)
 
     def _permit(self, principal: Principal, accesses: Sequence[Access]) -> None:
         """Raise Forbidden unless a principal may do something, and it changes nothing of the audit log's topic."""

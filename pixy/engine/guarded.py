@@ -66,13 +66,13 @@ class GuardedCluster:
         """Write a message: ``produce`` on the topic."""
         with self._guard.begin(self._caller, Access("produce", self._cluster, topic)) as operation:
             operation.carries(lambda: _size(value, key, headers))
-            return await self._client.produce(topic, value, key, headers)
+            return await operation.carry_out(self._client.produce(topic, value, key, headers))
 
     async def produce_many(self, topic: str, records: Sequence[Record]) -> list[Written]:
         """Write records: ``produce`` on the topic."""
         with self._guard.begin(self._caller, Access("produce", self._cluster, topic)) as operation:
             operation.carries(lambda: _size_of_all(records))
-            return await self._client.produce_many(topic, records)
+            return await operation.carry_out(self._client.produce_many(topic, records))
 
     async def produce_built(
         self, topic: str, build: Callable[[], Awaitable[Sequence[Record]]]
@@ -81,7 +81,7 @@ class GuardedCluster:
         with self._guard.begin(self._caller, Access("produce", self._cluster, topic)) as operation:
             records = await build()
             operation.carries(lambda: _size_of_all(records))
-            return await self._client.produce_many(topic, records)
+            return await operation.carry_out(self._client.produce_many(topic, records))
 
     async def produce_async(
         self, topic: str, value: bytes | None, key: bytes | None = None, headers: RecordHeaders = ()
@@ -89,7 +89,7 @@ class GuardedCluster:
         """Write a message without waiting: ``produce`` on the topic."""
         with self._guard.begin(self._caller, Access("produce", self._cluster, topic)) as operation:
             operation.carries(lambda: _size(value, key, headers))
-            await self._client.produce_async(topic, value, key, headers)
+            await operation.carry_out(self._client.produce_async(topic, value, key, headers))
 
     # -- consume ----------------------------------------------------------------------------------
 
@@ -101,14 +101,16 @@ class GuardedCluster:
         if auto_ack or ack is not None:
             wanted.append(self._to("ack", topic, group))
         with self._guard.begin(self._caller, *wanted, polls=True) as operation:
+            if ack is not None:
+                operation.changes()
             delivery = await self._client.consume(topic, group, auto_ack=auto_ack, ack=ack)
             operation.carries(lambda: message_size(delivery.message))
             return delivery
 
     async def ack(self, topic: str, group: str, partition: int, offset: int) -> None:
         """Acknowledge a message: ``ack`` on topic and group."""
-        with self._guard.begin(self._caller, self._to("ack", topic, group)):
-            await self._client.ack(topic, group, partition, offset)
+        with self._guard.begin(self._caller, self._to("ack", topic, group)) as operation:
+            await operation.carry_out(self._client.ack(topic, group, partition, offset))
 
     async def fetch(self, read: Read) -> list[Message]:
         """Read by offset: ``consume`` on the topic; there is no group."""
@@ -130,8 +132,8 @@ class GuardedCluster:
 
     async def set_offsets(self, topic: str, group: str, offsets: tuple[tuple[int, int, str], ...]) -> None:
         """Set a group's offsets: ``admin`` on topic and group."""
-        with self._guard.begin(self._caller, self._to("admin", topic, group), creates=True):
-            await self._client.set_offsets(topic, group, offsets)
+        with self._guard.begin(self._caller, self._to("admin", topic, group), creates=True) as operation:
+            await operation.carry_out(self._client.set_offsets(topic, group, offsets))
 
     async def topics(self, *, with_partitions: bool, with_config: bool) -> list[TopicInfo]:
         """List topics: those on which the caller has ``describe``."""

@@ -29,8 +29,8 @@ class GuardedAdmin:
     async def create_topic(self, topic: NewTopic, *, validate_only: bool = False) -> None:
         """Create a topic: ``admin`` on it. It counts as a new topic of the caller's, unless it is only validated."""
         creates = not validate_only
-        with self._guard.begin(self._caller, self._to("admin", topic.name), creates=creates):
-            await self._client.create_topic(topic, validate_only=validate_only)
+        with self._guard.begin(self._caller, self._to("admin", topic.name), creates=creates) as operation:
+            await operation.carry_out(self._client.create_topic(topic, validate_only=validate_only))
 
     async def alter_topic(
         self,
@@ -42,13 +42,15 @@ class GuardedAdmin:
         validate_only: bool = False,
     ) -> None:
         """Change a topic: ``admin`` on it."""
-        with self._guard.begin(self._caller, self._to("admin", topic)):
-            await self._client.alter_topic(topic, values, defaults, partitions, validate_only=validate_only)
+        with self._guard.begin(self._caller, self._to("admin", topic)) as operation:
+            await operation.carry_out(
+                self._client.alter_topic(topic, values, defaults, partitions, validate_only=validate_only)
+            )
 
     async def delete_topic(self, topic: str) -> None:
         """Delete a topic: ``admin`` on it."""
-        with self._guard.begin(self._caller, self._to("admin", topic)):
-            await self._client.delete_topic(topic)
+        with self._guard.begin(self._caller, self._to("admin", topic)) as operation:
+            await operation.carry_out(self._client.delete_topic(topic))
 
     async def find_offsets(self, topic: str, time: int) -> FoundOffsets:
         """Find offsets at a time: ``describe`` on the topic."""
@@ -80,8 +82,8 @@ class GuardedAdmin:
 
     async def delete_group(self, group: str) -> None:
         """Delete a group: ``admin`` on it."""
-        with self._guard.begin(self._caller, self._to("admin", group=group)):
-            await self._client.delete_group(group)
+        with self._guard.begin(self._caller, self._to("admin", group=group)) as operation:
+            await operation.carry_out(self._client.delete_group(group))
 
     async def brokers(self) -> list[int]:
         """List the brokers: ``describe`` on anything in the cluster."""

@@ -33,6 +33,8 @@ R = TypeVar("R")
 
 _OWN = (DeleteInstance, GetAssignment, GetSubscription, Unsubscribe)
 """Requests that need no right but the instance."""
+_READS = (GetAssignment, GetCommitted, GetSubscription)
+"""Requests that change nothing."""
 
 
 def message_size(message: Message) -> int:
@@ -65,7 +67,8 @@ class GuardedInstances:
         wanted = [self._to("consume", None, group)]
         if spec.auto_commit:
             wanted.append(self._to("ack", None, group))
-        with self._guard.begin(self._caller, *wanted):
+        with self._guard.begin(self._caller, *wanted) as operation:
+            operation.changes()
             most = self._guard.limiter.limit_of(self._caller.principal).instances
             place = self._guard.owned.place(self._owner, most)
             return await self._client.create(group, name, spec, owner=self._owner, place=place)
@@ -83,7 +86,9 @@ class GuardedInstances:
         await self._client.find(group, name, owner=self._owner)
         rights = self._rights(group, request)
         begin = self._guard.begin if rights else self._guard.begin_own
-        with begin(self._caller, *(rights or [self._to("consume", None, group)])):
+        with begin(self._caller, *(rights or [self._to("consume", None, group)])) as operation:
+            if not isinstance(request, _READS):
+                operation.changes()
             return await self._client.ask(group, name, self._restricted(group, request), owner=self._owner)
 
     async def read(self, group: str, name: str, request: ReadRecords) -> ReadBatch:

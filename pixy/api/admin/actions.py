@@ -23,6 +23,7 @@ from pixy.auth.rules import Access
 from pixy.config.model import App
 from pixy.engine.guard import Guard
 from pixy.engine.operator import Operator, Place
+from pixy.engine.unanswered import Unanswered
 from pixy.errors import Forbidden, IllegalState, InvalidParameter, PixyError
 from pixy.escaping import escaped
 
@@ -77,6 +78,7 @@ class Actions:
         self._operator = operator
         self._guard = guard
         self._config = config
+        self._unanswered = Unanswered() if guard is None else guard.unanswered
 
     def routes(self) -> list[web.RouteDef]:
         """List the routes."""
@@ -169,16 +171,23 @@ class Actions:
                 self._check_on()
                 place = self._place(request)
                 by = self._who(request)
-                access = Access("admin", place.cluster, place.topic or None, place.group)
-                with self._noted(name, str(place), access, by):
-                    _check_confirmed(request, place.group, "group")
-                    return web.json_response(await action(request, place, by))
+                # Whoever goes meanwhile stops nothing half-way, and the logs tell what came of it.
+                done = await self._unanswered.carry_out(self._act(name, action, request, place, by))
+                return web.json_response(done)
             except IllegalState as problem:
                 return error(409, str(problem))
             except PixyError as problem:
                 return error(status_of(problem), str(problem))
 
         return handler
+
+    async def _act(
+        self, name: str, action: Action, request: web.Request, place: Place, by: str
+    ) -> dict[str, Any]:
+        access = Access("admin", place.cluster, place.topic or None, place.group)
+        with self._noted(name, str(place), access, by):
+            _check_confirmed(request, place.group, "group")
+            return await action(request, place, by)
 
     @contextmanager
     def _noted(self, name: str, what: str, access: Access, by: str) -> Iterator[None]:

@@ -45,7 +45,7 @@ from pixy.kafka.sandbox import Sandbox
 from pixy.proto import kafkapixy_pb2 as pb
 from pixy.proto.kafkapixy_pb2_grpc import KafkaPixyStub
 from tests.contract import check_answer, operation_of
-from tests.support import Answer
+from tests.support import Answer, eventually
 
 pytestmark = pytest.mark.filterwarnings("error::aiohttp.web_exceptions.NotAppKeyWarning")
 
@@ -632,6 +632,54 @@ async def test_what_is_over_is_not_counted_any_more(daemon: Guarded) -> None:
             await ask(http, base, method, path, row, daemon.keys["right"])
     assert limiter.active == 0
     assert {(use.active, use.polls) for use in limiter._uses.values()} == {(0, 0)}
+
+
+class Slow(Behind):
+    """Deletes topics, once it may."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun = asyncio.Event()
+        self.may = asyncio.Event()
+
+    async def delete_topic(self, _topic: str) -> None:
+        self.begun.set()
+        await self.may.wait()
+
+
+@pytest.mark.parametrize("api", ["rest", "grpc"])
+async def test_a_deletion_whose_client_has_gone_is_recorded_with_its_result(
+    daemon: Guarded, tmp_path: Path, api: str
+) -> None:
+    guard, path, slow = daemon.engine.guard, tmp_path / "audit", Slow()
+    assert guard is not None
+    guard.audit = AuditLog(Audit(str(path)))
+    guard.audit.start()
+    daemon.allow(rule(("admin", T, None)))
+    daemon.behind["main"].admin = slow
+    key = daemon.keys["right"]
+    if api == "rest":
+        _, writer = await asyncio.open_connection(*daemon.engine.addresses["rest"].rsplit(":", 1))
+        writer.write(f"DELETE /topics/{T} HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {key}\r\n\r\n".encode())
+        await slow.begun.wait()
+        writer.transport.abort()
+    else:
+        async with grpc.aio.insecure_channel(daemon.engine.addresses["grpc"]) as channel:
+            stub = KafkaPixyStub(channel)
+            asked = stub.DeleteTopic(pb.DeleteTopicRq(topic=T), metadata=(("x-api-key", key),))
+            await slow.begun.wait()
+            asked.cancel()
+
+    async def held() -> int:
+        return guard.unanswered.held
+
+    await eventually(held)
+    slow.may.set()
+    await eventually(held, lambda found: not found)
+    guard.audit.stop()
+    (line,) = [json.loads(each) for each in path.read_text().splitlines()]
+    assert (line["verb"], line["topic"], line["result"], line["answered"]) == ("admin", T, "ok", False)
+    assert line["address"].startswith("127.0.0.1:" if api == "rest" else "ipv4:127.0.0.1:")
 
 
 async def test_each_refusal_and_each_operation_leaves_a_line(daemon: Guarded, tmp_path: Path) -> None:

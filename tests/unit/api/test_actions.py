@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from pixy.auth.keys import make_key
 from pixy.auth.rules import Rules
 from pixy.config import App, Proxy
 from pixy.config.security import Rule
+from pixy.engine.operator import Operator
 from tests.support import eventually
 from tests.unit.api.test_admin import serving
 
@@ -99,6 +101,43 @@ async def test_an_action_needs_admin_on_its_group_and_leaves_a_record(
         ("pause", "InvalidParameter", "billing"),
         ("pause", "ok", "billing"),
     ]
+    assert "admin action by key:ops: pause of group billing: done" in caplog.text
+
+
+async def test_an_action_whose_client_goes_is_done_and_recorded_with_its_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    key, stored = make_key("ops")
+    (tmp_path / "keys").write_text(stored.line())
+    begun, may = asyncio.Event(), asyncio.Event()
+
+    async def pause(*_args: object) -> dict[str, object]:
+        begun.set()
+        await may.wait()
+        return {}
+
+    def audited(config: App) -> None:
+        config.admin_actions = True
+        config.audit.path = str(tmp_path / "audit")
+
+    monkeypatch.setattr(Operator, "pause", pause)
+    async with serving(tmp_path / "keys", change=audited) as admin:
+        guard = admin.engine.guard
+        assert guard is not None
+        guard.rules = Rules([Rule(["key:ops"], ["admin"], topics=["*"], groups=["*"])], {})
+        _, writer = await asyncio.open_connection(*admin.engine.addresses["admin"].rsplit(":", 1))
+        writer.write(f"POST {PAUSE} HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {key}\r\n\r\n".encode())
+        await begun.wait()
+        writer.transport.abort()
+
+        async def held() -> int:
+            return guard.unanswered.held
+
+        await eventually(held)
+        may.set()
+        await eventually(held, lambda found: not found)
+    (line,) = [json.loads(each) for each in (tmp_path / "audit").read_text().splitlines()]
+    assert (line["action"], line["result"], line["answered"]) == ("pause", "ok", False)
     assert "admin action by key:ops: pause of group billing: done" in caplog.text
 
 
