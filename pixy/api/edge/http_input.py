@@ -21,7 +21,7 @@ from pixy.api.edge.heads import Heads
 from pixy.api.edge.pace import Pace
 from pixy.api.edge.pieces import AT_ONCE, QUICK, PacedInput
 from pixy.api.edge.refusals import Refused
-from pixy.api.edge.trailers import Trailers
+from pixy.api.edge.trailers import CODED, Trailers, is_coded
 from pixy.api.edge.unread import FREE, Unread
 from pixy.api.edge.waiting import Waiting, begun_in, behind, behind_open, head_size
 from pixy.config.model import Connections
@@ -183,6 +183,10 @@ class HttpInput(PacedInput):
         if self._is_unwanted(newest if body is None else [self._latest, *newest]):
             return
         if fresh:
+            for message, unread in newest:
+                if is_coded(message):
+                    self._refuse_body(HTTPStatus.NOT_IMPLEMENTED, CODED, message, unread)
+                    return
             self._whole(parsed, newest)
         if self._upgraded:
             self._message_tail = b""  # behind the last request of this connection

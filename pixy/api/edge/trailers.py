@@ -21,6 +21,23 @@ _MAX_CHUNKS: Final = 5_000
 """Chunks that are followed in one piece of data, in some 5 ms."""
 
 
+CODED: Final = "of the transfer codings, only chunked is implemented"
+
+
+def is_coded(message: Any) -> bool:
+    """Return whether a request's body has a transfer coding besides ``chunked``, which the parser takes for nothing but chunks.
+
+    Its answer is 501 (RFC 9112, section 6.1). A coding without ``chunked`` has no end, and the parser refuses it.
+
+    Args:
+        message: aiohttp's.
+    """
+    if not getattr(message, "chunked", False):
+        return False
+    named = ",".join(message.headers.getall("Transfer-Encoding", ()))
+    return named.strip().lower() != "chunked"
+
+
 class ChunkedBody:
     """Follows one body through the pieces in which it arrives.
 
@@ -150,4 +167,4 @@ def end_of_head(data: bytes, earlier: bytes, at: int, method: str) -> int:
     return end + len(_END) - len(earlier) if end >= 0 else -1
 
 
-__all__ = ["ChunkedBody", "Trailers", "end_of_head"]
+__all__ = ["CODED", "ChunkedBody", "Trailers", "end_of_head", "is_coded"]

@@ -277,3 +277,28 @@ async def test_a_body_that_does_not_arrive_in_time_is_given_up() -> None:
         await asyncio.sleep(0.001)
     assert b" 400 " in transport.written and b"did not arrive within 0.005 s" in transport.written
     await world.close()
+
+
+@pytest.mark.parametrize(
+    ("coding", "status"),
+    [
+        (b"chunked", 404),
+        (b"Chunked ", 404),
+        (b"gzip, chunked", 501),
+        (b"identity, chunked", 501),
+    ],
+)
+@pytest.mark.parametrize("cut", [20, 1000])
+async def test_a_transfer_coding_that_is_not_implemented_is_refused(
+    coding: bytes, status: int, cut: int
+) -> None:
+    """It was taken for the body itself."""
+    world = World()
+    world.go.set()
+    data = CHUNKED.replace(b"chunked", coding) + b"3\r\nabc\r\n0\r\n\r\n"
+    _, transport = await world.open(data[:cut], data[cut:])
+    assert transport.written.startswith(b"HTTP/1.1 %d " % status), transport.written
+    if status == 501:
+        assert (world.begun, world.told, transport.closed) == (0, [501], True)
+        assert b"only chunked is implemented" in transport.written
+    await world.close()
