@@ -12,7 +12,7 @@ from pixy.api.admin.merging import merge_actions
 from pixy.auth.keys import make_key
 from pixy.auth.rules import Rules
 from pixy.config import App, Proxy
-from pixy.config.security import Rule
+from pixy.config.security import Limit, Rule
 from pixy.engine.operator import Operator
 from tests.support import eventually
 from tests.unit.api.test_admin import serving
@@ -139,6 +139,34 @@ async def test_an_action_whose_client_goes_is_done_and_recorded_with_its_result(
     (line,) = [json.loads(each) for each in (tmp_path / "audit").read_text().splitlines()]
     assert (line["action"], line["result"], line["answered"]) == ("pause", "ok", False)
     assert "admin action by key:ops: pause of group billing: done" in caplog.text
+
+
+async def test_groups_whose_offsets_a_reset_sets_count_for_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, stored = make_key("ops")
+    (tmp_path / "keys").write_text(stored.line())
+
+    async def done(*_args: object) -> dict[str, object]:
+        return {}
+
+    def limited(config: App) -> None:
+        config.admin_actions = True
+        config.limits = [Limit(["*"], groups=2)]
+
+    for name in ("reset", "pause"):
+        monkeypatch.setattr(Operator, name, done)
+    async with serving(tmp_path / "keys", change=limited) as admin:
+        assert admin.engine.guard is not None
+        admin.engine.guard.rules = Rules([Rule(["key:ops"], ["admin"], topics=["*"], groups=["*"])], {})
+
+        async def act(name: str, group: str, more: str = "") -> int:
+            path = f"/actions/{name}?group={group}&confirm={group}{more}"
+            return int((await admin.call(path, "POST", X_API_Key=key))[0])
+
+        resets = [await act("reset", f"g{n}", "&topic=t&time=end") for n in (1, 2, 1, 3)]
+        assert resets == [200, 200, 200, 429]
+        assert [await act("pause", f"p{n}") for n in range(3)] == [200] * 3, "which makes no group of Kafka's"
 
 
 async def test_an_actor_is_restarted_and_the_sampler_switched_by_who_may_do_everything(
