@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pixy.tap.groups import Group, Partition
+from pixy.tap.groups import PROBABLY_TIMED_OUT, Group, Partition
 from pixy.tap.topics import Topics
 
 UNOWNED, UNSEEN, DOUBLE, MIXED, SPLIT = (
@@ -30,6 +30,13 @@ def anomalies(group: Group, topics: Topics) -> Iterator[tuple[str, str]]:
     owners: dict[Partition, list[str]] = {}
     for (topic, partition), member in group.owners():
         owners.setdefault((topics.resolve(topic), partition), []).append(member.id)
+    silent = {
+        (topics.resolve(topic), partition)
+        for gone in group.gone
+        # The coordinator has begun nothing new without it: the guess may be wrong, or early.
+        if gone.how == PROBABLY_TIMED_OUT and gone.member.generation == group.generation
+        for topic, partition in gone.member.partitions or ()
+    }
     double = sorted(
         _show(topics, each) + f": {', '.join(names)}" for each, names in owners.items() if len(names) > 1
     )
@@ -41,7 +48,7 @@ def anomalies(group: Group, topics: Topics) -> Iterator[tuple[str, str]]:
             _show(topics, (topic, partition))
             for topic in sorted(group.subscribed())
             for partition in range(topics.count(topic) or 0)
-            if (topic, partition) not in owners
+            if (topic, partition) not in owners and (topic, partition) not in silent
         ]
         if unowned:
             # A KIP-848 coordinator gives each partition to a member: the tap does not see that one.

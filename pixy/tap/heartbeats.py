@@ -55,6 +55,8 @@ class ConsumerGroups:
         if request["MemberEpoch"] < 0:
             self._left(group, at, request, member_id)
             return
+        if request["MemberEpoch"] != JOIN_EPOCH:
+            self._registry.revive(group, member_id, at)
         is_new = member_id not in group.members
         member = self._registry.heard(group, member_id, peer, at)
         member.beats += 1

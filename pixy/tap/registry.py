@@ -109,6 +109,27 @@ class Registry:
         member.path, member.session_timeout = Path.HEARTBEAT, self.config.session_timeout
         return member
 
+    def revive(self, group: Group, member_id: str, at: float) -> None:
+        """Take back a member that was only taken for timed out: it goes on at its epoch, so the coordinator has kept it, and what it was given holds.
+
+        A coordinator that was away counts the sessions anew, and tells its members nothing that has not changed.
+
+        Args:
+            group: the member's group.
+            member_id: a member that has an epoch; nothing happens if it is there, or has gone otherwise.
+            at: when, in seconds since the epoch.
+        """
+        if member_id in group.members:
+            return
+        last = next((each for each in reversed(group.gone) if each.member.id == member_id), None)
+        if last is None or last.how != PROBABLY_TIMED_OUT:
+            return
+        group.gone.remove(last)
+        member = last.member
+        member.announced, member.connection = False, None
+        group.members[member_id] = member
+        self.announce(group, member, at)
+
     def begin(self, group: Group, at: float, trigger: Trigger) -> Rebalance:
         """Begin a rebalance unless one is in progress, and return the rebalance in progress.
 

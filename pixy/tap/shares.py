@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pixy.tap.assignments import report_assignment
 from pixy.tap.groups import Group, Member, State, partitions_of
-from pixy.tap.heartbeats import FENCED, LEAVE_EPOCH
+from pixy.tap.heartbeats import FENCED, JOIN_EPOCH, LEAVE_EPOCH
 from pixy.tap.registry import Peer, Registry
 from pixy.tap.share_decoders import ShareSummary
 
@@ -46,6 +46,8 @@ class ShareGroups:
         if request["MemberEpoch"] == LEAVE_EPOCH:
             self._registry.gone(group, member_id, "left", at)
             return
+        if request["MemberEpoch"] != JOIN_EPOCH:
+            self._registry.revive(group, member_id, at)
         is_new = member_id not in group.members
         member = self._seen(group, member_id, peer, at)
         if request["SubscribedTopicNames"] is not None:

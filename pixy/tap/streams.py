@@ -42,6 +42,8 @@ class StreamsGroups:
                 self._registry.begin(group, at, Trigger(rebalances.LEAVE, member_id, member.client_id))
             self._registry.gone(group, member_id, "left", at)
             return
+        if request["MemberEpoch"] != JOIN_EPOCH:
+            self._registry.revive(group, member_id, at)
         is_new = member_id not in group.members
         member = self._registry.heard(group, member_id, peer, at)
         member.instance_id = request["InstanceId"] or member.instance_id

@@ -294,3 +294,33 @@ def test_a_group_that_migrates_loses_its_assignor() -> None:
     old.joined(asked, 2, "m", "m", ["m"])
     group = stage.group()
     assert (group["kind"], group["protocol_name"]) == ("consumer", None), "a classic member joins it again"
+
+
+@pytest.mark.parametrize("told", [None, [0, 1]])
+def test_a_member_that_was_only_taken_for_timed_out_has_what_it_had(told: list[int] | None) -> None:
+    """A coordinator that was away counts the sessions anew, and tells its members nothing that has not changed."""
+    stage = Stage()
+    a, b = one(stage), stage.client("b")
+    join(b, "mb", 2, [])
+    beat(a, "ma", 1, 2, [0, 1], [0, 1, 2, 3])
+    beat(b, "mb", 2, 2, [2, 3])
+    beat(a, "ma", 2, 2, None, [0, 1])
+    beat(b, "mb", 2, 2, None, [2, 3])
+    stage.wait(60)
+    assert (stage.group()["state"], owners(stage)) == ("Empty", {})
+    stage.events.clear()
+    beat(a, "ma", 2, 2, told, told)
+    beat(b, "mb", 2, 2)
+    group = stage.group()
+    assert (group["state"], owners(stage)) == ("Stable", {"ma": {"t": [0, 1]}, "mb": {"t": [2, 3]}})
+    assert group["gone"] == [] and group["anomalies"] == []
+    assert group["members"][0]["subscription"] == ["t"]
+    assert [each["member"] for each in stage.events if each["event"] == "member.joined"] == ["ma", "mb"]
+
+
+def test_a_member_that_joins_again_has_nothing_of_its_last_time() -> None:
+    stage = Stage()
+    a = one(stage)
+    stage.wait(60)
+    join(a, "ma", 2, [])
+    assert owners(stage) == {"ma": {}} and len(stage.group()["gone"]) == 1
