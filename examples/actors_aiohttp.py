@@ -79,7 +79,8 @@ async def serve(port: int, stop: asyncio.Event, ready: "asyncio.Future[str]") ->
     finally:
         await runner.cleanup()  # refuse new requests and finish those under way
         report = await system.stop(timeout=10.0)
-        print("stopped:", "clean" if report.clean else report.left, flush=True)
+        if ready.done():  # it has served
+            print("stopped:", "clean" if report.clean else report.left, flush=True)
     if system.failure.done():
         raise system.failure.result()
 
@@ -118,11 +119,21 @@ async def self_test() -> None:
     print("Good news everyone!")
 
 
+def tcp_port(text: str) -> int:
+    """Parse a port."""
+    if not 0 <= (number := int(text)) < 65536:
+        raise argparse.ArgumentTypeError(f"{text} is not a port: 0 to 65535")
+    return number
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--port", type=int, default=8080)
+    parser.add_argument("--port", type=tcp_port, default=8080)
     parser.add_argument("--self-test", action="store_true")
     arguments = parser.parse_args()
-    asyncio.run(self_test() if arguments.self_test else run(arguments.port))
+    try:
+        asyncio.run(self_test() if arguments.self_test else run(arguments.port))
+    except OSError as error:
+        parser.exit(1, f"actors_aiohttp.py: port {arguments.port}: {error.strerror}\n")

@@ -236,12 +236,19 @@ async def self_test() -> None:
     print("Good news everyone!")
 
 
+def tcp_port(text: str) -> int:
+    """Parse a port."""
+    if not 0 <= (number := int(text)) < 65536:
+        raise argparse.ArgumentTypeError(f"{text} is not a port: 0 to 65535")
+    return number
+
+
 if __name__ == "__main__":
     logging.disable()  # the console shows the failures
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--port", type=int, default=8080)
+    parser.add_argument("--port", type=tcp_port, default=8080)
     parser.add_argument("--self-test", action="store_true")
     arguments = parser.parse_args()
     with contextlib.suppress(KeyboardInterrupt):

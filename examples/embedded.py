@@ -4,10 +4,13 @@ Set KAFKA to a broker's address; without it the example uses the in-memory sandb
 """
 
 import asyncio
+import logging
 import os
+import sys
 
 from pixy.config import App, Kafka, Proxy
 from pixy.engine.engine import Engine
+from pixy.errors import PixyError
 from pixy.kafka.sandbox import Sandbox
 
 TOPIC = os.environ.get("TOPIC", "foo")
@@ -29,4 +32,10 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    logging.disable()  # librdkafka logs every failed connection; StartError names the cause
+    try:
+        asyncio.run(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except PixyError as error:
+        sys.exit(str(error))

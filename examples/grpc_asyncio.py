@@ -45,5 +45,7 @@ async def main() -> None:
 if __name__ == "__main__":
     try:
         asyncio.run(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
     except grpc.aio.AioRpcError as error:
         sys.exit(f"{error.code().name}: {error.details()} (start a daemon first: make run)")

@@ -38,5 +38,7 @@ def join(stub: KafkaPixyStub) -> None:
 if __name__ == "__main__":
     try:
         main()
+    except KeyboardInterrupt:
+        sys.exit(130)
     except grpc.RpcError as error:
         sys.exit(f"{error.code().name}: {error.details()} (start a daemon first: make run)")

@@ -10,9 +10,14 @@ last run.
 import sys
 import tempfile
 
-from pyspark.sql import SparkSession, Window, functions as sf
+from pixy.errors import needs_extra
 
-from pixy.pipeline.datasource import register
+try:
+    from pyspark.sql import SparkSession, Window, functions as sf
+
+    from pixy.pipeline.datasource import register
+except ImportError as error:
+    sys.exit(needs_extra("this example", "pipeline", error))
 
 
 def main(bootstrap: str, topic: str, checkpoint: str) -> None:

@@ -8,10 +8,15 @@ The lake is a Delta table, which lists the files to read. Do not read other file
 
 import sys
 
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
+from pixy.errors import needs_extra
 
-from pixy.pipeline.lake import Lake
+try:
+    import pyarrow.compute as pc
+    import pyarrow.dataset as ds
+
+    from pixy.pipeline.lake import Lake
+except ImportError as error:
+    sys.exit(needs_extra("this example", "lake", error))
 
 
 def main(uri: str, topic: str) -> None:

@@ -9,9 +9,14 @@ and files that `optimize` has replaced. A session with Delta's jars reads `LAKE/
 
 import sys
 
-from pyspark.sql import SparkSession
+from pixy.errors import needs_extra
 
-from pixy.pipeline.lake import Lake
+try:
+    from pyspark.sql import SparkSession
+
+    from pixy.pipeline.lake import Lake
+except ImportError as error:
+    sys.exit(needs_extra("this example", "pipeline", error))
 
 SQL = """
 SELECT partition,

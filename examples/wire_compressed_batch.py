@@ -41,7 +41,10 @@ def main() -> int:
 
     data = chosen.marshal()
     if args.output:
-        args.output.write_bytes(data)
+        try:
+            args.output.write_bytes(data)
+        except OSError as error:
+            sys.exit(f"{args.output}: {error.strerror}")
 
     (header,) = batch.scan(data)  # reads the header and checks the checksum; decompresses nothing
     print(f"offsets {header.base_offset} to {header.last_offset}, checksum {header.crc:08x}")

@@ -73,6 +73,6 @@ if __name__ == "__main__":
         sys.exit(main())
     except KeyboardInterrupt:
         sys.exit(130)
-    except WireError as error:
+    except (WireError, ValueError) as error:  # a ValueError: the bootstrap address is malformed
         code = getattr(error, "code", None)
         sys.exit(f"{error}" if code is None else f"Kafka says: {describe(code)}")

@@ -73,5 +73,7 @@ def main() -> int:
 if __name__ == "__main__":
     try:
         sys.exit(main())
-    except WireError as error:
-        sys.exit(str(error))
+    except (WireError, OSError, ValueError) as error:
+        sys.exit(
+            f"{sys.argv[1] if len(sys.argv) > 1 else 'the capture'}: {getattr(error, 'strerror', None) or error}"
+        )

@@ -17,6 +17,7 @@ from pixy.proto.kafkapixy_pb2_grpc import KafkaPixyStub
 TOPIC = os.environ.get("TOPIC", "foo")
 GROUP = "workers"
 UNTIL = int(os.environ.get("MESSAGES", "5"))
+REMIND_AFTER = 30  # seconds
 
 
 def work(value: bytes) -> None:
@@ -24,7 +25,7 @@ def work(value: bytes) -> None:
 
 
 def run(stub: KafkaPixyStub) -> None:
-    done = 0
+    done = refused = 0
     last: pb.ConsRs | None = None
     produced = False
     while done < UNTIL:
@@ -43,10 +44,13 @@ def run(stub: KafkaPixyStub) -> None:
                         stub.Produce(pb.ProdRq(topic=TOPIC, key_undefined=True, message=text.encode()))
                 continue
             if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.RESOURCE_EXHAUSTED):
-                print(f"waiting for the proxy: {error.details()}", file=sys.stderr)
+                if refused % REMIND_AFTER == 0:  # at once, then every so often
+                    print(f"waiting for the proxy: {error.details()}", file=sys.stderr)
+                refused += 1
                 time.sleep(1)
                 continue
             raise
+        refused = 0
         work(last.message)
         done += 1
     if last is not None:
@@ -54,5 +58,8 @@ def run(stub: KafkaPixyStub) -> None:
 
 
 if __name__ == "__main__":
-    with grpc.insecure_channel(os.environ.get("GRPC", "localhost:19091")) as channel:
-        run(KafkaPixyStub(channel))
+    try:
+        with grpc.insecure_channel(os.environ.get("GRPC", "localhost:19091")) as channel:
+            run(KafkaPixyStub(channel))
+    except KeyboardInterrupt:
+        sys.exit(130)

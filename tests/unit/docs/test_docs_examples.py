@@ -14,6 +14,7 @@ import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -21,6 +22,7 @@ import urllib.request
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from aiohttp import web
@@ -230,6 +232,88 @@ def test_an_example_without_a_daemon_says_so_in_a_line(example: str, monkeypatch
     lines = done.stderr.decode().splitlines()
     assert len(lines) == 1 and lines[0].startswith("UNAVAILABLE: "), done.stderr
     assert lines[0].endswith("(start a daemon first: make run)")
+
+
+@pytest.mark.parametrize("example", ["grpc_sync", "grpc_asyncio", "worker"])
+def test_ctrl_c_ends_an_example_quietly(example: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections and never answers
+        silent.settimeout(60)
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        waiting = subprocess.Popen(
+            [sys.executable, str(ROOT / f"examples/{example}.py")],
+            env={**os.environ, "PYTHONPATH": str(ROOT), "GRPC": address},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            connection, _ = silent.accept()
+            with connection:
+                waiting.send_signal(signal.SIGINT)
+                printed, _ = waiting.communicate(timeout=60)
+        finally:
+            waiting.kill()
+            waiting.wait()
+    assert (waiting.returncode, printed) == (130, b"")
+
+
+def test_ctrl_c_ends_the_embedded_engine_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pixy.engine.engine.Engine.__aenter__", mock.AsyncMock(side_effect=KeyboardInterrupt))
+    done = run_file(ROOT / "examples/embedded.py")
+    assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
+
+
+def test_the_embedded_engine_without_a_broker_says_so_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAFKA", "localhost:1")
+    done = run_file(ROOT / "examples/embedded.py")
+    lines = done.stderr.decode().splitlines()
+    assert done.returncode == 1 and len(lines) == 1, done.stderr
+    assert "[localhost:1: connection refused]" in lines[0]
+
+
+@pytest.mark.parametrize("example", ["actors_aiohttp.py", "actors_console.py"])
+def test_a_service_whose_port_is_wrong_or_in_use_says_so_in_a_line(example: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        done = run_file(ROOT / "examples" / example, "--port", str(port))
+    lines = done.stderr.decode().splitlines()
+    assert done.returncode == 1 and not done.stdout and len(lines) == 1, done.stderr
+    assert lines[0].startswith(f"{example}: port {port}: ") and "address already in use" in lines[0]
+
+    done = run_file(ROOT / "examples" / example, "--port", "70000")
+    assert done.returncode == 2 and done.stderr.endswith(b"70000 is not a port: 0 to 65535\n"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["wire_fetch_partition.py", "localhost:70000", "foo", "0"], "not an address: 'localhost:70000'"),
+        (["wire_joingroup.py", "/nodir/x"], "/nodir/x: No such file or directory"),
+        (["wire_compressed_batch.py", "--output", "/nodir/x"], "/nodir/x: No such file or directory"),
+    ],
+    ids=["address", "capture", "output"],
+)
+def test_an_example_of_wire_names_the_wrong_argument_in_a_line(arguments: list[str], says: str) -> None:
+    done = run_file(ROOT / "examples" / arguments[0], *arguments[1:])
+    lines = done.stderr.decode().splitlines()
+    assert done.returncode == 1 and len(lines) == 1 and says in lines[0], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("example", "library", "extra"),
+    [
+        ("pipeline_datasource.py", "pyspark.sql", "pipeline"),
+        ("pipeline_query_pyarrow.py", "pyarrow.compute", "lake"),
+        ("pipeline_query_spark.py", "pyspark.sql", "pipeline"),
+    ],
+)
+def test_an_example_of_the_pipeline_names_the_extra_that_is_missing(
+    example: str, library: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    done = run_file(ROOT / "examples" / example, "lake", "topic")
+    lines = done.stderr.decode().splitlines()
+    assert done.returncode == 1 and len(lines) == 1, done.stderr
+    assert lines[0].startswith(f"this example needs the extra {extra}: pip install '.[{extra}]'")
 
 
 def test_the_examples_for_a_shell_can_be_executed() -> None:

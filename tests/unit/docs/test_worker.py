@@ -47,4 +47,15 @@ def test_it_pauses_and_says_what_it_waits_for(
     runpy.run_path(str(ROOT / "examples" / "worker.py"))["run"](Stub())
     caught = capsys.readouterr()
     assert pauses == [1, 1] and caught.out == "done: m\n"
-    assert caught.err == "waiting for the proxy: connection refused\n" * 2
+    assert caught.err == "waiting for the proxy: connection refused\n", "said once"
+
+
+def test_it_reminds_only_now_and_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    monkeypatch.setenv("MESSAGES", "1")
+    stub = Stub()
+    stub.refusals = 65
+    runpy.run_path(str(ROOT / "examples" / "worker.py"))["run"](stub)
+    assert capsys.readouterr().err.count("waiting for the proxy") == 3, "at once, and after 30 and 60 seconds"
