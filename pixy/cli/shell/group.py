@@ -100,7 +100,7 @@ def describe(session: Session, group: str) -> int:
     if session.out.structured:
         session.out.document(document)
         return 0
-    lag = sum(row[5] or 0 for row in rows)
+    lag = sum(max(row[5] or 0, 0) for row in rows)  # an offset beyond the end makes up for no other partition
     people = f"{len(members)} member{'s' * (len(members) != 1)}"
     write(f"group {plain(group)}: {found.state}, {people}, lag {lag}\n")
     at = _COLUMNS.index("offset")  # the lag stands behind it

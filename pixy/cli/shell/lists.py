@@ -10,7 +10,7 @@ import grpc
 from pixy.cli.shell.errors import CallError
 from pixy.cli.shell.framework import Command, connected
 from pixy.cli.shell.names import GROUP, TOPIC
-from pixy.cli.shell.output import plain, table, write
+from pixy.cli.shell.output import note, plain, table, write
 from pixy.cli.shell.session import Session
 from pixy.proto import kafkapixy_pb2 as pb
 
@@ -118,6 +118,8 @@ def consumers(session: Session, topic: str, group: str) -> int:
             for client, partitions in clients.items()
         ],
     )
+    if not any(found.values()) and not session.out.structured:
+        note(f"nobody consumes topic {topic}" + (f" as group {group}" if group else ""))
     return 0
 
 

@@ -131,9 +131,9 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
 
 
 def _lag_style(lag: Any) -> str:
-    if not isinstance(lag, int):
+    if not isinstance(lag, int) or lag < 0:  # below 0: committed beyond the end of the log
         return ""
-    return "green" if lag <= 0 else "yellow" if lag < _MUCH_LAG else "red"
+    return "green" if lag == 0 else "yellow" if lag < _MUCH_LAG else "red"
 
 
 def plain(value: Any) -> str:

@@ -52,7 +52,13 @@ def test_the_consumers_of_a_topic_that_does_not_exist(form: str, monkeypatch: py
 )  # fmt: skip
 def test_a_topic_that_nobody_consumes_or_may_look_at(known: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     shell = Shell(monkeypatch, {"ListConsumers": pb.ListConsumersRs(), "GetTopicMetadata": known})
-    assert shell.run("consumers", "orders") == (0, "group  client  partitions\n", "")
+    table = "group  client  partitions\n"
+    assert shell.run("consumers", "orders") == (0, table, "nobody consumes topic orders\n")
+    assert shell.run("consumers", "orders", "-g", "g") == (
+        0,
+        table,
+        "nobody consumes topic orders as group g\n",
+    )
     assert shell.run("consumers", "orders", "--json") == (0, "{}\n", "")
 
 
@@ -122,6 +128,20 @@ def test_a_group_s_description_has_the_same_words(monkeypatch: pytest.MonkeyPatc
     )
     code, out, err = shell.run("group", "describe", "g", "--json")
     assert (code, json.loads(out)["offsets"][0]["offset"], err) == (0, -2, "")
+
+
+def test_an_offset_beyond_the_end_does_not_lower_the_lag_of_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = pb.GroupTopicOffsets(topic="orders", offsets=[log(0, 10), log(1, 65)])
+    found = pb.DescribeGroupRs(group="g", state="Empty", topics=[topic])
+    shell = Shell(monkeypatch, {"DescribeGroup": found})
+    assert shell.run("group", "describe", "g") == (
+        0,
+        "group g: Empty, 0 members, lag 30\n"
+        "topic   partition  begin  end  offset  lag  client\n"
+        "orders          0     10   40      10   30       -\n"
+        "orders          1     10   40      65  -25       -\n",
+        "",
+    )
 
 
 def test_numbers_need_no_legend(monkeypatch: pytest.MonkeyPatch) -> None:

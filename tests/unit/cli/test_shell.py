@@ -277,10 +277,12 @@ def test_every_command_has_a_man_page_that_groff_takes() -> None:
 
 
 def test_lag_is_coloured_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [("t", 0), ("u", 5), ("v", 5000)]
+
     def shown(terminal: bool) -> str:
         def program() -> int:
             monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
-            output.table(("topic", "lag"), [("t", 0), ("u", 5), ("v", 5000)])
+            output.table(("topic", "lag"), rows)
             return 0
 
         monkeypatch.setenv("TERM", "xterm")
@@ -288,6 +290,9 @@ def test_lag_is_coloured_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) ->
 
     assert shown(False) == "topic   lag\nt         0\nu         5\nv      5000\n"
     assert "\x1b[32m" in shown(True) and "\x1b[33m" in shown(True) and "\x1b[31m" in shown(True)
+    rows = [("t", -5)]  # committed beyond the end of the log
+    assert not any(f"\x1b[{colour}m" in shown(True) for colour in (31, 32, 33))
+    rows = [("t", 0), ("u", 5), ("v", 5000)]
     monkeypatch.setenv("NO_COLOR", "1")
     assert not any(f"\x1b[{colour}m" in shown(True) for colour in (31, 32, 33))
 
