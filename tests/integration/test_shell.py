@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from pixy.api.batch_handlers import BatchHandlers
@@ -112,6 +113,35 @@ async def test_the_quick_start_works_in_any_order(name: str) -> None:
         await eventually(lambda: committed(sh, name, "bar"), lambda total: total == 1)
         done = await sh.run("consume", name, "--group", "bar", "--from-beginning")
         assert (done.code, done.err) == (4, "0 of 1 messages; nothing more came\n")
+
+
+async def test_a_group_that_consumes_another_topic_does_not_begin_at_the_end_instead_of_the_beginning(
+    kafka: Cluster, name: str
+) -> None:
+    """It skipped what was there, for good, and said only that the group has members."""
+    other = f"{name}-2"
+    app = make_config(kafka.bootstrap(), long_polling_timeout=0.3, subscription_timeout=4.0)
+    async with serving(app) as daemon:
+        sh = Shell(daemon)
+        for topic in (name, other):
+            await asyncio.to_thread(kafka.create_topic, topic)
+            await sh.good("produce", topic, stdin=f"{topic}\n", err=f"1 message written to {topic}\n")
+
+        async def joined() -> set[int]:
+            with contextlib.suppress(grpc.RpcError):
+                await sh.daemon.consume(name, "bar", auto_ack=True)
+            return sh.daemon.owned(name, "bar")
+
+        await eventually(joined)
+        done = await sh.run("consume", other, "-g", "bar", "--from-beginning")
+        assert (done.code, done.out) == (1, "") and "has members that consume other topics" in done.err, done
+        assert {each.offset for each in (await sh.daemon.offsets(other, "bar")).values()} == {-1}
+
+        async def begun() -> Any:
+            return await sh.run("consume", other, "-g", "bar", "--from-beginning")
+
+        done = await eventually(begun, lambda done: done.code == 0)
+        assert done.out == f"{other}\n"
 
 
 @pytest.mark.parametrize("begins", ["oldest", "newest"])

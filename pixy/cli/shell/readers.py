@@ -97,7 +97,23 @@ class GroupReader:
         except CallError as error:
             if error.status is not grpc.StatusCode.FAILED_PRECONDITION:
                 raise
+            if not self._has_members_here():
+                raise CallError(
+                    error.status,
+                    f"group {self._group} has members that consume other topics: while it has, nobody can say where it begins in "
+                    f"{self._topic}, which may be the end",
+                    "repeat this when they have gone (a daemon leaves some 15 s after the last request), or name another group",
+                ) from error
             note(f"group {self._group} has members already: it goes on where it is")
+
+    def _has_members_here(self) -> bool:
+        try:
+            found = self._session.call("ListConsumers", pb.ListConsumersRq(**self._place)).groups
+        except CallError as error:
+            if error.status is not grpc.StatusCode.NOT_FOUND:
+                raise
+            return False
+        return any(each.partitions for group in found.values() for each in group.consumers.values())
 
     def next(self) -> Message | None:
         """See :class:`Reader`."""
