@@ -79,9 +79,9 @@ class Connection(Actor):
         except _Refused as error:
             self._end(str(error))
         except TimeoutError:
-            self._end(f"no connection to {broker} within {timeout:g} s")
+            self._end(f"no connection to {broker} within {timeout:g} s", broker)
         except OSError as error:
-            self._end(f"no connection to {broker}: {why_refused(error)}")
+            self._end(f"no connection to {broker}: {why_refused(error)}", broker)
         else:
             self._run(self._upstream)
 
@@ -131,11 +131,11 @@ class Connection(Actor):
         )
         self._relay.start()
 
-    def _end(self, reason: str) -> None:
-        self._report_end(reason)
+    def _end(self, reason: str, unreached: str = "") -> None:
+        self._report_end(reason, unreached)
         self.stop()
 
-    def _report_end(self, reason: str) -> None:
+    def _report_end(self, reason: str, unreached: str = "") -> None:
         if self._ended:
             return
         self._ended = True
@@ -145,7 +145,7 @@ class Connection(Actor):
             tally = conversation.tally()
             if tally is not None:
                 self._queue.put(tally)
-        self._put(events.Closed(self._number, self._queue.clock(), reason))
+        self._put(events.Closed(self._number, self._queue.clock(), reason, unreached))
 
     def on_stop(self) -> None:
         """Close both sockets."""

@@ -37,11 +37,12 @@ class Connected(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """A connection has ended."""
+    """A connection has ended. ``unreached`` is the broker's address if the tap has found no connection to it."""
 
     connection: int
     at: float
     reason: str
+    unreached: str = ""
 
 
 class RequestCaptured(NamedTuple):

@@ -58,6 +58,16 @@ class _Stalled(NamedTuple):
 
 
 @dataclass(slots=True)
+class _Unreached:
+    """A broker that the tap has found no connection to."""
+
+    first: float
+    last: float = 0.0
+    count: int = 0
+    reason: str = ""
+
+
+@dataclass(slots=True)
 class Finding:
     """A cause of trouble.
 
@@ -117,6 +127,20 @@ class Findings:
             registry.config.bounds.partitions
         )
         """By group and partition: the last commit, and since when records have waited behind it."""
+        self._unreached: LruDict[str, _Unreached] = LruDict(_KEPT)
+
+    def unreached(self, broker: str, reason: str, at: float) -> None:
+        """Note that a client was turned away, because the tap has found no connection to a broker.
+
+        Args:
+            broker: its address.
+            reason: why, in words.
+            at: when, in seconds since the epoch.
+        """
+        known = self._unreached.get(broker)
+        if known is None or at - known.last > RECENT:
+            known = self._unreached[broker] = _Unreached(at)
+        known.last, known.count, known.reason = at, known.count + 1, reason
 
     def tick(self, at: float, emit: Callable[..., None]) -> None:
         """Evaluate the rules, and emit ``finding`` and ``finding.over`` for what has begun and ended.
@@ -167,6 +191,17 @@ class Findings:
             yield from _redelivering(group, at)
         yield from self._failing(at)
         yield from self._throttled(at)
+        for broker, found in self._unreached.items():
+            if at - found.last <= RECENT:
+                yield Finding(
+                    "broker-unreachable",
+                    "error",
+                    f"Clients are turned away: {found.reason}.",
+                    "See whether the broker runs, and whether --broker names it.",
+                    found.first,
+                    {"broker": broker},
+                    {"count": found.count, "last": round(found.last, 3)},
+                )
 
     def _waiting_records(self, group: Group, at: float) -> Iterator[Finding]:
         """Find partitions whose records wait while nothing is committed."""

@@ -149,6 +149,8 @@ class Observer:
         if connection is not None:
             self._count_in(connection)
             fields = {"client": connection.peer.client, "client_id": connection.peer.client_id}
+        if event.unreached:
+            self.findings.unreached(event.unreached, event.reason, event.at)
         self._emit("connection.closed", event.at, connection=event.connection, **fields, reason=event.reason)
 
     def _opaque(self, event: events.Opaque) -> None:

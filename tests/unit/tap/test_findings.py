@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
+from rich.console import Console
+
+from pixy.tap import events
+from pixy.tap.table import render
 from pixy.wire import frames
 from tests.unit.tap.stage import Joiner, Stage, assignment, forward, settle
 from tests.unit.tap.test_observer import commit, offset_fetch, produced
@@ -127,4 +132,23 @@ def test_errors_that_belong_to_the_protocol_are_no_findings() -> None:
     settle(1, {member: ("m", assignment(t=[0]))})
     member.heartbeat(error=27)
     stage.wait(1)
+    assert rules(stage) == []
+
+
+def test_a_broker_that_cannot_be_reached_is_named_also_in_the_table() -> None:
+    """The table said only that there is no group yet, while each client was turned away."""
+    stage = Stage()
+    stage.put(events.Opened(1, stage.now, "10.0.0.1:50001", "localhost:9999"))
+    reason = "no connection to localhost:9999: connection refused"
+    stage.put(events.Closed(1, stage.now, reason, "localhost:9999"))
+    stage.wait(1)
+    (found,) = stage.observer.findings.to_json(stage.now)
+    assert (found["rule"], found["severity"]) == ("broker-unreachable", "error")
+    assert found["cause"] == f"Clients are turned away: {reason}."
+    assert found["where"] == {"broker": "localhost:9999"} and found["evidence"]["count"] == 1
+    snapshot = {**stage.observer.snapshot(stage.now), "timeline": [], "clients": [], "backlog": 0}
+    console = Console(width=80, height=24, file=io.StringIO())
+    console.print(render(snapshot, console, ["127.0.0.1:29093"]))
+    assert "connection refused" in " ".join(console.file.getvalue().split())  # type: ignore[attr-defined]
+    stage.wait(61)
     assert rules(stage) == []
