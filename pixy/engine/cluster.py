@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
@@ -404,32 +405,34 @@ class Cluster(Actor):
                 return
 
     @handles(DrainCluster)
-    def _drain(self, _request: DrainCluster) -> int:
+    def _drain(self, request: DrainCluster) -> None:
         if not self._draining:
             self._draining = self._groups.closed = self._producers.closed = True
-            self.start_task(self._drain_all(self.take_reply()))
-        return 0  # an earlier request reports what is given up
+            self.start_task(self._drain_all(request, self.take_reply()))
 
-    async def _drain_all(self, reply: Future[Any]) -> None:
-        until = self.system.loop.time() + self._proxy.producer.shutdown_timeout
+    async def _drain_all(self, request: DrainCluster, reply: Future[None]) -> None:
         groups = [ref.ask(Leave(), block=False, urgent=True) for ref in self._groups.refs().values()]
-        producers = [ref.ask(DrainProducer(), block=False) for ref in self._producers.alive()]
-        instances = self._instances.ask(CloseInstances(), block=False, urgent=True)
-        lost = 0
-        for producer in producers:
-            with contextlib.suppress(ActorDeadError):
-                lost += await producer
-        for waiting in (*groups, instances):
+        delivered = asyncio.create_task(self._deliver_all(request))
+        for waiting in (*groups, self._instances.ask(CloseInstances(), block=False, urgent=True)):
             with contextlib.suppress(ActorDeadError):
                 await waiting
-        # The producers have used up some of this time: their messages were on their way meanwhile, too.
-        lost += await self._clients.close(max(0.0, until - self.system.loop.time()))
+        await delivered
         if self._journal_writer is not None:
             try:  # last, because the others still add events
                 await self._journal_writer.ask(writer.DrainJournal(), block=False)
             except ActorDeadError:
                 pass
-        reply.try_set(lost)
+        reply.try_set(None)
+
+    async def _deliver_all(self, request: DrainCluster) -> None:
+        """Deliver what was produced, or count what is given up, beside the groups: their coordinator may be frozen."""
+        within = min(request.within, self._proxy.producer.shutdown_timeout)
+        until = self.system.loop.time() + within
+        for producer in [ref.ask(DrainProducer(within), block=False) for ref in self._producers.alive()]:
+            with contextlib.suppress(ActorDeadError):
+                request.given_up.messages += await producer
+        # The producers have used up some of this time: their messages were on their way meanwhile, too.
+        request.given_up.messages += await self._clients.close(max(0.0, until - self.system.loop.time()))
 
 
 def _open_instance(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 
 from actors import ActorRef, Request
 from pixy.engine.admin import Admin
@@ -114,9 +115,21 @@ class ViewCluster(Request[ClusterView]):
     """Ask a cluster for its :class:`ClusterView`."""
 
 
+@dataclass(slots=True)
+class GivenUp:
+    """Produced messages that a stop has given up so far. Counted while it goes on: it may not come to its end."""
+
+    messages: int = 0
+
+
 @dataclass(frozen=True, slots=True)
-class DrainCluster(Request[int]):
+class DrainCluster(Request[None]):
     """Accept no more requests, deliver produced messages and commit offsets.
 
-    The reply is the number of produced messages that were given up.
+    Attributes:
+        within: seconds after which produced messages are given up, unless ``producer.shutdown_timeout`` is over before.
+        given_up: counts them.
     """
+
+    within: float = math.inf
+    given_up: GivenUp = field(default_factory=GivenUp)

@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from actors import ESCALATE, ActorDeadError, ActorRef, ActorSystem
 from pixy.auth.authenticator import Authenticator
@@ -15,7 +16,7 @@ from pixy.config.model import App
 from pixy.engine.access_log import access_log_of
 from pixy.engine.client import ClusterClient
 from pixy.engine.cluster import Cluster
-from pixy.engine.cluster_messages import IsIdle
+from pixy.engine.cluster_messages import GivenUp, IsIdle
 from pixy.engine.counters import ClusterCounters
 from pixy.engine.diagnostics import Diagnostics
 from pixy.engine.guard import Guard
@@ -42,6 +43,9 @@ from pixy.errors import ConfigError, NotConsumed, PixyError, StartError, Unknown
 from pixy.kafka.statistics import Statistics
 
 logger = logging.getLogger("pixy.engine")
+
+_TO_TELL: Final = 1.0
+"""Seconds of ``shutdown_timeout`` that are kept to name and count the messages that are given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,10 +299,12 @@ class Engine:
         self.stopping = True
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self.config.shutdown_timeout
-        lost, drained = 0, False
+        given_up, drained = GivenUp(), False
+        # What is given up is to be told within the time, too.
+        within = max(0.0, self.config.shutdown_timeout - _TO_TELL)
         try:
             async with asyncio.timeout_at(deadline):
-                lost = await self._service.ask(Shutdown(), block=False)
+                await self._service.ask(Shutdown(within, given_up), block=False)
             drained = True
         except TimeoutError:
             logger.error("draining took longer than shutdown_timeout, giving up")
@@ -306,7 +312,7 @@ class Engine:
             pass
         report = await self._system.stop(max(1.0, deadline - loop.time()))
         await self._stopped()
-        return StopResult(lost, report.left, drained)
+        return StopResult(given_up.messages, report.left, drained)
 
     async def _stopped(self) -> None:
         for task in self._closing:

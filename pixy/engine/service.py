@@ -22,7 +22,7 @@ from actors import (
 )
 from pixy.config.model import App, Proxy
 from pixy.engine.cluster import Cluster
-from pixy.engine.cluster_messages import DrainCluster, Reach
+from pixy.engine.cluster_messages import DrainCluster, GivenUp, Reach
 from pixy.engine.counters import ClusterCounters
 from pixy.errors import PixyError, ShuttingDown, StartError
 
@@ -50,11 +50,16 @@ class Listen(Request[dict[str, str]]):
 
 
 @dataclass(frozen=True, slots=True)
-class Shutdown(Request[int]):
+class Shutdown(Request[None]):
     """Drain the clusters while the listeners still answer, then stop the listeners.
 
-    The reply is the number of produced messages that were given up.
+    Attributes:
+        within: seconds after which produced messages are given up, unless ``producer.shutdown_timeout`` is over before.
+        given_up: counts them.
     """
+
+    within: float
+    given_up: GivenUp
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,20 +221,19 @@ class Service(Actor):
         self.start_task(_all(asked, self.take_reply()))
 
     @handles(Shutdown)
-    async def _shutdown(self, _message: Shutdown) -> int:
+    async def _shutdown(self, message: Shutdown) -> None:
         self._draining = True
-        lost = 0
         for listener in self._listeners:
             with suppress(ActorDeadError):  # whatever fails now, the others drain
                 await listener.ask(Draining(), block=False)
         clusters = (*self._clusters.values(), *self._identities)
-        drained = [ref.ask(DrainCluster(), block=False) for ref in clusters]
+        drain = DrainCluster(message.within, message.given_up)
+        drained = [ref.ask(drain, block=False) for ref in clusters]
         for reply in drained:
             with suppress(ActorDeadError):
-                lost += await reply
+                await reply
         for listener in reversed(self._listeners):
             await listener.stop(block=False)
-        return lost
 
 
 async def _all(asked: Sequence[Awaitable[None]], reply: Future[None]) -> None:

@@ -108,7 +108,10 @@ def _send(writer: AbstractStreamWriter, data: bytes) -> None:
     if transport is None or transport.is_closing():
         raise ClientConnectionResetError("Cannot write to closing transport")
     writer.output_size += len(data)
-    transport.write(data)
+    try:
+        transport.write(data)
+    except RuntimeError as error:  # uvloop's, of a connection that another part of a stop has closed
+        raise ClientConnectionResetError("Cannot write to closed transport") from error
 
 
 def _made(key: tuple[int, str], reason: str) -> bytes | None:

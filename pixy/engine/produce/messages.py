@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -52,6 +53,11 @@ class DeliveryReports:
 class DrainProducer(Request[int]):
     """Accept no more messages, and hand all gathered ones to the client.
 
-    The reply is the number of messages given up because that took longer than ``producer.shutdown_timeout``:
-    their topic was still looked up, or the client had no room.
+    The reply is the number of messages given up because that took too long: their topic was still looked up, or the client had no
+    room.
+
+    Attributes:
+        within: seconds that it may take, at most ``producer.shutdown_timeout``.
     """
+
+    within: float = math.inf

@@ -364,9 +364,9 @@ class TopicProducer(Restartable):
             self._busy = False
 
     @handles(DrainProducer)
-    def _begin_drain(self, _message: DrainProducer) -> None:
+    def _begin_drain(self, message: DrainProducer) -> None:
         self._drain.ask(self.take_reply())
-        self.set_timer("drain", self._conf.shutdown_timeout, DrainTimeout())
+        self.set_timer("drain", min(message.within, self._conf.shutdown_timeout), DrainTimeout())
         self._flush()
         if not self._gathered.items:
             self._finish_drain(0)

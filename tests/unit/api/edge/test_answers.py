@@ -199,3 +199,24 @@ async def test_requests_in_pieces_of_any_size_leave_nothing_counted(size: int) -
     assert heads.held == connection.held == 10 and connection._head_timer is not None
     connection.connection_lost(None)
     assert heads.held == 0
+
+
+async def test_a_connection_that_is_closed_below_an_answer_is_no_defect(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """uvloop raises RuntimeError where asyncio does nothing, as in the midst of a stop: a traceback in the log."""
+
+    async def handler(_request: web.BaseRequest) -> web.StreamResponse:
+        return Answer(body=b"{}", headers=JSON)
+
+    connection, transport = connect(handler, Heads(1 << 20))
+
+    def refuse(_data: Any) -> None:
+        raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
+
+    transport.write = refuse  # type: ignore[method-assign]
+    connection.data_received(GET)
+    for _ in range(30):
+        await asyncio.sleep(0)
+    connection.connection_lost(None)
+    assert [each for each in caplog.records if each.exc_info] == []
