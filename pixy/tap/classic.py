@@ -280,6 +280,7 @@ class ClassicGroups:
         """
         if not member_id:
             return
+        self._registry.revive(group, member_id, at, generation)
         member = self._seen(group, at, peer, {"MemberId": member_id, "GroupInstanceId": instance_id})
         member.generation = max(member.generation, generation)
         if group.generation < 0:  # the member joined before the tap started

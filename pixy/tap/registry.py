@@ -109,25 +109,28 @@ class Registry:
         member.path, member.session_timeout = Path.HEARTBEAT, self.config.session_timeout
         return member
 
-    def revive(self, group: Group, member_id: str, at: float) -> None:
-        """Take back a member that was only taken for timed out: it goes on at its epoch, so the coordinator has kept it, and what it was given holds.
+    def revive(self, group: Group, member_id: str, at: float, generation: int | None = None) -> None:
+        """Take back a member that was only taken for timed out: the coordinator has kept it, and what it was given holds.
 
         A coordinator that was away counts the sessions anew, and tells its members nothing that has not changed.
 
         Args:
             group: the member's group.
-            member_id: a member that has an epoch; nothing happens if it is there, or has gone otherwise.
+            member_id: a member that goes on at its epoch or generation; nothing happens if it is there, or has gone otherwise.
             at: when, in seconds since the epoch.
+            generation: the one that the coordinator has accepted, if another would have another assignment.
         """
         if member_id in group.members:
             return
         last = next((each for each in reversed(group.gone) if each.member.id == member_id), None)
-        if last is None or last.how != PROBABLY_TIMED_OUT:
+        if last is None or last.how != PROBABLY_TIMED_OUT or generation not in (None, last.member.generation):
             return
         group.gone.remove(last)
         member = last.member
         member.announced, member.connection = False, None
         group.members[member_id] = member
+        if group.state is State.EMPTY:
+            group.state = State.STABLE
         self.announce(group, member, at)
 
     def begin(self, group: Group, at: float, trigger: Trigger) -> Rebalance:

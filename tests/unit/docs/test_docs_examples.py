@@ -7,6 +7,7 @@ program; a ``text`` block right after it is the program's output. A block fenced
 from __future__ import annotations
 
 import asyncio
+import functools
 import importlib.util
 import inspect
 import itertools
@@ -244,6 +245,8 @@ def test_ctrl_c_ends_an_example_quietly(example: str) -> None:
             env={**os.environ, "PYTHONPATH": str(ROOT), "GRPC": address},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            # A shell's background job, which the tests may run in, ignores it, and so would the example.
+            preexec_fn=functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )
         try:
             connection, _ = silent.accept()

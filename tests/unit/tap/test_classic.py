@@ -224,6 +224,25 @@ def test_a_silent_member_times_out() -> None:
     assert [each["kind"] for each in stage.group()["anomalies"]] == ["unowned partitions"]
 
 
+@pytest.mark.parametrize("silent", ["one", "both"])
+def test_a_member_that_was_only_taken_for_timed_out_has_what_it_had(silent: str) -> None:
+    """A coordinator that was away counts the sessions anew, and its members go on in their generation."""
+    stage = Stage()
+    a, b = two(stage)
+    before = owners(stage)
+    for _ in range(5):
+        stage.wait(2.5)
+        if silent == "one":
+            a.heartbeat()
+    assert set(owners(stage)) == ({"ma"} if silent == "one" else set())
+    a.heartbeat()
+    b.heartbeat()
+    stage.wait(0.5)
+    group = stage.group()
+    assert owners(stage) == before and group["state"] == "Stable"
+    assert group["gone"] == [] and group["anomalies"] == []
+
+
 def test_a_member_that_waits_in_join_is_not_timed_out() -> None:
     stage = Stage()
     a, b = two(stage)
