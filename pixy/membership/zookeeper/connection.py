@@ -7,6 +7,9 @@ for a connection without limit; such a request is refused here instead.
 The thread that holds the connection ends for good with an error that kazoo does not expect: one of the system's while it
 looks up the servers' names (too many open files), or an answer to another request. kazoo tells nobody. So each thread tells
 its end here, and a new client takes the old one's place. It has a new session; the old one expires at the server.
+
+A server hangs up on a client that has seen later changes than its own (zxid): it may be a follower that lags. One that has lost its
+data, or has an older copy, does so for ever. So a client that has not been taken back for a session forgets what it has seen.
 """
 
 from __future__ import annotations
@@ -120,6 +123,8 @@ class Connection:
         self._session: int | None = None
         self._closed = False
         self._restarting: asyncio.Task[None] | None = None
+        self._over: asyncio.TimerHandle | None = None
+        """Forgets what was seen, when the connection has been lost for a session."""
         self._client = self._new_client()
         self._client.start_async()
 
@@ -181,6 +186,7 @@ class Connection:
         """End the session, and with it its ephemeral znodes."""
         self._closed = True
         self._listeners.clear()
+        self._wait_for_it(None)
         if self._restarting is not None:
             self._restarting.cancel()
             await asyncio.wait([self._restarting])
@@ -235,8 +241,23 @@ class Connection:
         if client is not self._client:
             return
         self._session = session if state is State.CONNECTED else None
+        self._wait_for_it(client if state is State.SUSPENDED else None)
         for act in tuple(self._listeners.values()):
             act(state)
+
+    def _wait_for_it(self, client: Any) -> None:
+        """Begin to wait for a lost connection; None ends the wait."""
+        if self._over is not None:
+            self._over.cancel()
+        self._over = client and self._loop.call_later(self._conf.session_timeout, self._forget_seen, client)
+
+    def _forget_seen(self, client: Any) -> None:
+        logger.warning(
+            "ZooKeeper has not taken the session back for %.0f s: from now on a server that has lost its data, or has an older "
+            "copy, may serve it, too",
+            self._conf.session_timeout,
+        )
+        client.last_zxid = 0  # an int, which kazoo's thread reads when it connects
 
     def _post(self, act: Callable[[], None]) -> None:
         """Call a function on the loop. Any thread may call this."""

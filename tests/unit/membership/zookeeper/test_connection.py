@@ -24,6 +24,8 @@ class Server:
 
     def __init__(self) -> None:
         self.sessions = 0
+        self.emptied = False
+        """Whether its data is gone: it hangs up on clients that have seen later changes, and knows no session."""
         self._writers: list[asyncio.StreamWriter] = []
 
     async def __aenter__(self) -> Server:
@@ -43,12 +45,17 @@ class Server:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._writers.append(writer)
         try:
-            await self._read(reader)
+            _, seen, _, session = struct.unpack(">iqiq", (await self._read(reader))[:24])
+            if self.emptied and seen:
+                raise ConnectionError
+            if self.emptied and session:
+                self._write(writer, struct.pack(">iiqi16s", 0, 0, 0, 16, bytes(16)))
+                raise ConnectionError
             self.sessions += 1
             self._write(writer, struct.pack(">iiqi16s", 0, 6000, self.sessions, 16, b"password"))
             while True:
                 request = await self._read(reader)
-                self._write(writer, request[:4] + struct.pack(">qi", 0, 0))
+                self._write(writer, request[:4] + struct.pack(">qi", 0 if self.emptied else 77, 0))
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
 
@@ -146,3 +153,21 @@ async def test_a_connection_is_closed_while_a_client_is_to_be_replaced(
             await asyncio.sleep(0.001)
         await connection.close()
         assert not server.sessions
+
+
+async def test_a_server_that_has_lost_its_data_is_used_when_the_session_is_over(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It hung up on the client, which has seen later changes, until the daemon was restarted; no group consumed."""
+    async with Server() as server, asyncio.timeout(60):
+        made = Connection(ZooKeeper([server.address], session_timeout=1.0))  # type: ignore[arg-type]
+        states: asyncio.Queue[State] = asyncio.Queue()
+        made.listen(states.put_nowait)
+        assert await states.get() is CONNECTED
+        await made.delete("/t")
+        server.emptied = True
+        server.drop()
+        assert [await states.get() for _ in range(3)] == [SUSPENDED, EXPIRED, CONNECTED]
+        assert made.session == 2 and caplog.text.count("has not taken the session back for 1 s") == 1
+        await made.delete("/t")
+        await made.close()
