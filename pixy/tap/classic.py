@@ -286,6 +286,9 @@ class ClassicGroups:
         if group.generation < 0:  # the member joined before the tap started
             group.generation = generation
             group.state = State.STABLE
+        elif 0 <= generation < group.generation and group.state is State.STABLE:
+            # The coordinator went in the midst of a rebalance; the next one knows what was before, and goes on in that.
+            group.generation = generation
 
     def left(self, at: float, peer: Peer, request: Body, body: Body) -> None:
         """Process a LeaveGroup request and its response.

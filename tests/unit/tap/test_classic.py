@@ -243,6 +243,18 @@ def test_a_member_that_was_only_taken_for_timed_out_has_what_it_had(silent: str)
     assert group["gone"] == [] and group["anomalies"] == []
 
 
+def test_a_coordinator_that_goes_in_a_rebalance_leaves_the_group_in_the_generation_before() -> None:
+    stage = Stage()
+    a, b = two(stage)
+    generation = stage.group()["generation"]
+    found = stage.observer.registry.group("g")
+    found.generation = generation + 1  # of a JoinGroup response; no SyncGroup was answered
+    a.heartbeat()
+    b.heartbeat()
+    stage.wait(0.5)
+    assert (stage.group()["generation"], stage.group()["anomalies"]) == (generation, [])
+
+
 def test_a_member_that_waits_in_join_is_not_timed_out() -> None:
     stage = Stage()
     a, b = two(stage)
