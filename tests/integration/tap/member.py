@@ -7,14 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import logging
+import os
 import signal
 import sys
+import threading
 from typing import Any
 
 SESSION_MS = 6_000
 HEARTBEAT_MS = 300
 MAX_POLL_MS = 25_000
+STUCK = 20.0
+"""Seconds that a poll of a tenth of a second may take."""
 running = True
 logger = logging.getLogger("member")
 
@@ -44,6 +49,13 @@ def confluent(bootstrap: str, group: str, topic: str, client_id: str, protocol: 
     consumer.close()
 
 
+def start_again() -> None:
+    """Put a new process in the place of this one, which keeps its number."""
+    logger.error("poll() has not returned for %.0f s: starting again", STUCK)
+    faulthandler.dump_traceback(all_threads=True)
+    os.execv(sys.executable, sys.orig_argv)
+
+
 def kafka_python(bootstrap: str, group: str, topic: str, client_id: str, _: str) -> None:
     from kafka import KafkaConsumer
 
@@ -63,8 +75,13 @@ def kafka_python(bootstrap: str, group: str, topic: str, client_id: str, _: str)
     # kafka-python 3.0.12 gives up where Java goes on, on a busy machine: a generation reset between JoinGroup and SyncGroup
     # (InconsistentGroupProtocolError, KAFKA-9701), and whatever ended its heartbeat loop, come out of poll(). An application
     # makes a new consumer then. A JoinGroup without a response is waited for max_poll_interval_ms + 5 s, by default 305 s.
+    # Once in many runs its IO loop stands still for good behind a metadata update, heartbeats and all: poll() never returns.
+    # The log gets the stacks, and a new process takes the place of this one, as a supervisor would have it.
     consumer = made()
     while running:
+        watch = threading.Timer(STUCK, start_again)
+        watch.daemon = True
+        watch.start()
         try:
             consumer.poll(timeout_ms=100)
         except Exception:
@@ -72,6 +89,8 @@ def kafka_python(bootstrap: str, group: str, topic: str, client_id: str, _: str)
             with contextlib.suppress(Exception):
                 consumer.close(autocommit=False, timeout_ms=5_000)
             consumer = made()
+        finally:
+            watch.cancel()
     consumer.close()
 
 
