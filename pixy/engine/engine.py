@@ -45,7 +45,7 @@ from pixy.kafka.statistics import Statistics
 logger = logging.getLogger("pixy.engine")
 
 _TO_TELL: Final = 1.0
-"""Seconds of ``shutdown_timeout`` that are kept to name and count the messages that are given up."""
+"""Seconds of ``shutdown_timeout``, at most half of it, that are kept to name and count the messages that are given up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +301,7 @@ class Engine:
         deadline = loop.time() + self.config.shutdown_timeout
         given_up, drained = GivenUp(), False
         # What is given up is to be told within the time, too.
-        within = max(0.0, self.config.shutdown_timeout - _TO_TELL)
+        within = max(self.config.shutdown_timeout / 2, self.config.shutdown_timeout - _TO_TELL)
         try:
             async with asyncio.timeout_at(deadline):
                 await self._service.ask(Shutdown(within, given_up), block=False)
